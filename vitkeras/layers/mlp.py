@@ -1,0 +1,87 @@
+"""The encoder's MLP (paper section 3.1, Eq. 3).
+
+Legend: B batch, N tokens, D hidden dimension, M MLP dimension.
+"""
+
+import keras
+from keras import ops
+
+# The original JAX models use the tanh approximation; timm, Hugging Face and DINO weights the exact erf form.
+GELU_KINDS = {"gelu_tanh": True, "gelu": False}
+
+
+def check_gelu(activation):
+    """Returns `activation` if it names a GELU kind, else raises ValueError."""
+    if activation not in GELU_KINDS:
+        raise ValueError(
+            f"activation must be 'gelu_tanh' (original JAX weights) or 'gelu' (erf: timm, Hugging Face, DINO), "
+            f"received {activation!r}."
+        )
+    return activation
+
+
+@keras.saving.register_keras_serializable(package="vitkeras")
+class MlpBlock(keras.layers.Layer):
+    """Dense, GELU, dropout, dense, dropout, applied to each token alone.
+
+    Paper section 3.1; dropout after both dense layers as in appendix B.1. Kernels start
+    Xavier-uniform, biases N(0, 1e-6).
+
+    Args:
+        mlp_dim: int > 0, M.
+        activation: "gelu_tanh" (default, the original's approximation) or "gelu" (erf).
+        dropout_rate: float in [0, 1). Default 0.
+
+    Call arguments:
+        x: floating tensor (B, N, D).
+        training: bool or None.
+
+    Returns:
+        Tensor (B, N, D).
+
+    Raises:
+        ValueError: if `activation` is neither kind of GELU.
+
+    Example:
+        >>> MlpBlock(mlp_dim=96)(keras.ops.ones((2, 5, 48))).shape
+    """
+
+    def __init__(self, mlp_dim, activation="gelu_tanh", dropout_rate=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.mlp_dim = mlp_dim
+        self.activation = check_gelu(activation)
+        self.dropout_rate = dropout_rate
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout_out = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout_out")
+
+    def build(self, input_shape):
+        dim = input_shape[-1]
+        self.expand = self._dense(self.mlp_dim, "expand")
+        self.expand.build(input_shape)
+        self.project = self._dense(dim, "project")
+        self.project.build((*input_shape[:-1], self.mlp_dim))
+
+    def _dense(self, units, name):
+        return keras.layers.Dense(
+            units,
+            kernel_initializer="glorot_uniform",
+            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def call(self, x, training=None):
+        y = ops.gelu(self.expand(x), approximate=GELU_KINDS[self.activation])  # (B, N, M)
+        y = self.project(self.dropout(y, training=training))
+        return self.dropout_out(y, training=training)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mlp_dim": self.mlp_dim,
+            "activation": self.activation,
+            "dropout_rate": self.dropout_rate,
+        }

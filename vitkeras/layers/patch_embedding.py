@@ -1,0 +1,74 @@
+"""Linear embedding of non-overlapping patches (paper Eq. 1).
+
+Legend: B batch, H W image height and width, P patch, h w patch grid, C channels, D hidden dimension.
+"""
+
+import keras
+
+
+def pair(value, name):
+    """Returns `value` as a (height, width) pair of positive ints, or raises ValueError naming `name`."""
+    values = (value, value) if isinstance(value, int) else tuple(value)
+    if len(values) != 2 or not all(isinstance(v, int) and v > 0 for v in values):
+        raise ValueError(f"{name} must be a positive int or a pair (height, width) of them, received {value!r}.")
+    return values
+
+
+@keras.saving.register_keras_serializable(package="vitkeras")
+class PatchEmbedding(keras.layers.Layer):
+    """Cuts an image into P x P patches and maps each to D numbers with one shared linear map.
+
+    Paper section 3.1, Eq. 1: the matrix E. It is a convolution whose kernel and stride are the
+    patch size, without padding, with a bias.
+
+    Args:
+        patch_size: int or (height, width), in pixels.
+        hidden_dim: int > 0, D.
+
+    Call arguments:
+        images: floating tensor (B, H, W, C), values in -1...1; H and W are multiples of the patch.
+
+    Returns:
+        Tensor (B, H / P, W / P, D): the patch grid as a map.
+
+    Raises:
+        ValueError: if the image has another rank, or a side that is not a multiple of the patch.
+
+    Example:
+        >>> PatchEmbedding(patch_size=16, hidden_dim=48)(keras.ops.ones((2, 32, 64, 3))).shape
+    """
+
+    def __init__(self, patch_size, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.patch_size = pair(patch_size, "patch_size")
+        self.hidden_dim = hidden_dim
+        self.projection = keras.layers.Conv2D(
+            hidden_dim,
+            self.patch_size,
+            strides=self.patch_size,
+            padding="valid",
+            data_format="channels_last",
+            kernel_initializer="lecun_normal",
+            dtype=self.dtype_policy,
+            name="projection",
+        )
+
+    def build(self, input_shape):
+        if len(input_shape) != 4:
+            raise ValueError(f"images must have shape (batch, height, width, channels), received {tuple(input_shape)}.")
+        for side, size, patch in zip(("height", "width"), input_shape[1:3], self.patch_size):
+            if size is not None and (size % patch or size == 0):
+                raise ValueError(
+                    f"image {side} must be a multiple of the patch {side} {patch}, "
+                    f"received {size} (remainder {size % patch})."
+                )
+        self.projection.build(input_shape)
+
+    def call(self, images):
+        return self.projection(images)
+
+    def compute_output_shape(self, input_shape):
+        return self.projection.compute_output_shape(input_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "patch_size": self.patch_size, "hidden_dim": self.hidden_dim}

@@ -1,0 +1,114 @@
+"""The same model at another resolution, or with another head (paper section 3.2)."""
+
+import keras
+
+from vitkeras import layers
+from vitkeras.layers.patch_embedding import pair
+from vitkeras.layers.position_embedding import resize_position_embedding
+from vitkeras.models.vit import zero_head
+
+
+def at_resolution(model, image_size, method="bilinear"):
+    """Builds `model` anew for another image size, weights copied, position embeddings resized.
+
+    Paper section 3.2: the patch size stays, so the sequence grows with the image.
+
+    Args:
+        model: a functional `keras.Model` whose input is (B, height, width, C).
+        image_size: int or (height, width) in pixels, multiples of the patch size.
+        method: "bilinear" (default, align-corners as the original) or "bicubic" (as timm).
+
+    Returns:
+        A new `keras.Model`; the old one is untouched.
+
+    Raises:
+        ValueError: if the size does not fit the patches, or for an unknown method.
+
+    Example:
+        >>> import vitkeras
+        >>> model = vitkeras.ViTTi16(weights=None, classes=7)
+        >>> vitkeras.at_resolution(model, (384, 256)).input_shape
+        (None, 384, 256, 3)
+    """
+    image_size = pair(image_size, "image_size")
+    patch = _layer(model, layers.PatchEmbedding)
+    if any(size % side for size, side in zip(image_size, patch.patch_size)):
+        raise ValueError(f"image_size must be a multiple of the patch size {patch.patch_size}, received {image_size}.")
+    grid = tuple(size // side for size, side in zip(image_size, patch.patch_size))
+
+    def clone_layer(layer):
+        config = layer.get_config()
+        if isinstance(layer, layers.PositionEmbedding):
+            config["grid_size"] = grid
+        return type(layer).from_config(config)
+
+    image = keras.Input((*image_size, model.input_shape[-1]), name=model.inputs[0].name, dtype=model.inputs[0].dtype)
+    new = keras.models.clone_model(model, input_tensors=image, clone_function=clone_layer)
+    for old_layer, new_layer in zip(model.layers, new.layers):
+        if isinstance(old_layer, layers.PositionEmbedding):
+            embedding = resize_position_embedding(
+                keras.ops.convert_to_numpy(old_layer.embedding),
+                old_layer.grid_size,
+                grid,
+                old_layer.num_prefix_tokens,
+                method,
+            )
+            new_layer.embedding.assign(embedding)
+        else:
+            _copy_weights(old_layer, new_layer)
+    return new
+
+
+def with_new_head(model, classes, classifier_activation="softmax"):
+    """Builds `model` anew with a linear classifier that starts at zero, for fine-tuning.
+
+    Paper section 3.2 and appendix B.1.1: `pre_logits` and `head` are dropped, a zero D x K layer is attached.
+
+    Args:
+        model: a model of this library, built with `include_top=True` or with a `pooling`.
+        classes: int > 0, K.
+        classifier_activation: "softmax" (default), or None for logits.
+
+    Returns:
+        A new `keras.Model` with copied weights; the old one is untouched.
+
+    Raises:
+        ValueError: if `classes` isn't a positive int, or the model's features are not one vector an image.
+
+    Example:
+        >>> import vitkeras
+        >>> model = vitkeras.ViTTi16(weights=None, input_shape=(32, 32, 3))
+        >>> vitkeras.with_new_head(model, 7).output_shape
+        (None, 7)
+    """
+    if not isinstance(classes, int) or classes < 1:
+        raise ValueError(f"classes must be a positive int, received {classes!r}.")
+    names = [layer.name for layer in model.layers]
+    head = next((name for name in ("pre_logits", "head") if name in names), None)
+    features = model.output if head is None else model.get_layer(head).input
+    if len(features.shape) != 2:
+        raise ValueError(
+            f"model must give one vector an image to carry a head, its features have shape {tuple(features.shape)}; "
+            "build it with pooling='token'."
+        )
+    old = keras.Model(model.inputs, features, name=model.name)
+    new = keras.models.clone_model(old)
+    for old_layer, new_layer in zip(old.layers, new.layers):
+        _copy_weights(old_layer, new_layer)
+    policy = _layer(model, layers.PatchEmbedding).dtype_policy
+    outputs = zero_head(classes, classifier_activation, policy)(new.output)
+    return keras.Model(new.inputs, outputs, name=model.name)
+
+
+def _layer(model, kind):
+    found = [layer for layer in model.layers if isinstance(layer, kind)]
+    if len(found) != 1:
+        raise ValueError(f"model must hold exactly one {kind.__name__} layer, {model.name!r} holds {len(found)}.")
+    return found[0]
+
+
+def _copy_weights(old_layer, new_layer):
+    """Copies device to device, one variable at a time, so that no second copy of the model is made."""
+    for old, new in zip(old_layer.variables, new_layer.variables, strict=True):
+        new.assign(old)
+    new_layer.trainable = old_layer.trainable
