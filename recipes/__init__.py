@@ -1,0 +1,1 @@
+"""Training recipes: one script a task, named configurations, typed overrides."""

@@ -2,6 +2,7 @@
 
 import importlib
 
+import vitkeras._backend  # noqa: F401
 from vitkeras._version import __version__
 from vitkeras.checkpoints import load_checkpoint
 from vitkeras.models import (

@@ -1,0 +1,1 @@
+"""Named configurations, one module a recipe or paper table."""

@@ -1,11 +1,32 @@
 """Reading `.npz` files without trust: no pickle, every size checked, one array in memory at a time."""
 
+import lzma
+import math
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass
 
 import numpy as np
+
+# What zipfile, its decompressors and NumPy's header parser raise on bytes that are not what they claim to be.
+_DAMAGE = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @dataclass(frozen=True)
@@ -42,45 +63,50 @@ class NpzFile:
             raise ValueError(f"checkpoint {self.path!r} is empty.")
         try:
             self._archive = zipfile.ZipFile(self.path)
-        except zipfile.BadZipFile as error:
+        except (*_DAMAGE, OSError) as error:  # OSError: a damaged directory sends the reader to a negative offset
             raise ValueError(f"checkpoint {self.path!r} is truncated or not an .npz file ({error}).") from error
         try:
-            self.headers = {info.filename.removesuffix(".npy"): self._header(info) for info in self._archive.infolist()}
+            self._members, self.headers = {}, {}
+            for info in self._archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if name in self._members:
+                    raise ValueError(f"checkpoint {self.path!r} holds the array {name!r} twice.")
+                self._members[name], self.headers[name] = info, self._header(info)
         except BaseException:
             self._archive.close()
             raise
 
+    def _where(self, info):
+        return f"checkpoint {self.path!r}, array {info.filename!r}"
+
     def _header(self, info):
         """Reads one member's header and checks that its data has the size that the header gives."""
-        where = f"checkpoint {self.path!r}, array {info.filename!r}"
         try:
             with self._archive.open(info) as stream:
                 version = np.lib.format.read_magic(stream)
-                reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-                shape, _, dtype = reader[version](stream)
+                if version not in _HEADER_READERS:
+                    raise ValueError(f"format version {version} is not known")
+                shape, _, dtype = _HEADER_READERS[version](stream)
                 header_size = stream.tell()
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-            raise ValueError(f"{where}: not a NumPy array ({error}).") from error
+        except _DAMAGE as error:
+            raise ValueError(f"{self._where(info)}: not a NumPy array ({error}).") from error
         if dtype.hasobject:
-            raise ValueError(f"{where}: holds Python objects, which are never loaded.")
-        expected = header_size + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            raise ValueError(f"{self._where(info)}: holds Python objects, which are never loaded.")
+        expected = header_size + dtype.itemsize * math.prod(shape)
         if info.file_size != expected:
-            raise ValueError(f"{where}: must hold {expected} bytes for shape {shape}, received {info.file_size}.")
+            raise ValueError(
+                f"{self._where(info)}: must hold {expected} bytes for shape {shape}, received {info.file_size}."
+            )
         return ArrayHeader(shape, dtype)
 
-    def verify(self):
-        """Reads the file once against its checksums, in small pieces; raises ValueError naming a damaged array."""
-        try:
-            damaged = self._archive.testzip()
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise ValueError(f"checkpoint {self.path!r} is damaged ({error}).") from error
-        if damaged:
-            raise ValueError(f"checkpoint {self.path!r}, array {damaged!r}: data does not match its checksum.")
-
     def read(self, name):
-        """Returns the array called `name`."""
-        with self._archive.open(name + ".npy") as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)
+        """Returns the array called `name`; raises ValueError naming it if its data fails the checksum."""
+        info = self._members[name]
+        try:
+            with self._archive.open(info) as stream:
+                return np.lib.format.read_array(stream, allow_pickle=False)
+        except _DAMAGE as error:
+            raise ValueError(f"{self._where(info)}: its data is damaged ({error}).") from error
 
     def __enter__(self):
         return self

@@ -5,6 +5,7 @@ arXiv 2106.10270). No hashes are published for these files.
 """
 
 import difflib
+import os
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -126,6 +127,22 @@ def find_published(name, variant, image_size=None):
         f"weights={name!r} is neither a file nor a name published for {variant}; "
         f"nearest: {', '.join(map(repr, nearest))}."
     )
+
+
+def find_source(path, classes):
+    """Returns the `PublishedFile` that a local file is, told by its base name and the width of its head, or None.
+
+    Args:
+        path: str, such as "downloads/ViT-B_16.npz".
+        classes: int.
+
+    Example:
+        >>> find_source("downloads/ViT-B_16.npz", 21843).collection
+        'imagenet21k'
+    """
+    name = os.path.basename(path)
+    found = (entry for entry in PUBLISHED if os.path.basename(entry.path) == name and entry.classes == classes)
+    return next(found, None)
 
 
 def lower_resolution_file(source, image_size):

@@ -78,28 +78,33 @@ class MultiHeadSelfAttention(keras.layers.Layer):
             raise ValueError(f"hidden_dim must be a multiple of num_heads {self.num_heads}, received {dim}.")
         for name in ("query", "key", "value", "out"):
             dense = keras.layers.Dense(dim, kernel_initializer="glorot_uniform", dtype=self.dtype_policy, name=name)
-            dense.build(input_shape)
+            dense.build((None, dim))
             setattr(self, name, dense)
 
-    def _split_heads(self, x):
-        """(B, N, D) -> (B, H, N, d)."""
-        count, dim = x.shape[1], x.shape[-1]
-        if count is None:
-            count = ops.shape(x)[1]
-        x = ops.reshape(x, (-1, count, self.num_heads, dim // self.num_heads))  # (B, N, H, d)
+    def _split_heads(self, x, count):
+        """(B * N, D) -> (B, H, N, d)."""
+        x = ops.reshape(x, (-1, count, self.num_heads, x.shape[-1] // self.num_heads))  # (B, N, H, d)
         return ops.transpose(x, (0, 2, 1, 3))
+
+    def _flatten(self, x):
+        """(B, N, D) -> (B * N, D): rank 2 keeps each bias next to its product, where backends fuse the two."""
+        return ops.reshape(x, (-1, x.shape[-1]))
 
     def attention_weights(self, x):
         """Returns the float32 softmax weights (B, H, query, key) for the tokens `x` (B, N, D)."""
+        count, dim = x.shape[1:]
+        x = self._flatten(x)
         # Scaling before the split keeps the product next to the projection, where converters fuse it.
-        query = self._split_heads(self.query(x) * (x.shape[-1] // self.num_heads) ** -0.5)
-        return attention_weights(query, self._split_heads(self.key(x)))
+        query = self._split_heads(self.query(x) * (dim // self.num_heads) ** -0.5, count)
+        return attention_weights(query, self._split_heads(self.key(x), count))
 
     def call(self, x, training=None):
+        count, dim = x.shape[1:]
         weights = self.dropout(self.attention_weights(x), training=training)
-        y = attend(weights, self._split_heads(self.value(x)))
+        y = attend(weights, self._split_heads(self.value(self._flatten(x)), count))
         y = ops.transpose(y, (0, 2, 1, 3))  # (B, N, H, d)
-        return self.out(ops.reshape(y, ops.shape(x)))  # (B, N, D)
+        y = self.out(ops.reshape(y, (-1, dim)))  # (B * N, D)
+        return ops.reshape(y, (-1, count, dim))
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -56,10 +56,12 @@ class MlpBlock(keras.layers.Layer):
 
     def build(self, input_shape):
         dim = input_shape[-1]
-        self.expand = self._dense(self.mlp_dim, "expand")
-        self.expand.build(input_shape)
-        self.project = self._dense(dim, "project")
-        self.project.build((*input_shape[:-1], self.mlp_dim))
+        # The original's names. TensorFlow's CPU graph fuses matrix product, bias and GELU into one kernel only
+        # if the bias node's name sorts before "Gelu", which lower-case layer names do not.
+        self.expand = self._dense(self.mlp_dim, "Dense_0")
+        self.expand.build((None, dim))
+        self.project = self._dense(dim, "Dense_1")
+        self.project.build((None, self.mlp_dim))
 
     def _dense(self, units, name):
         return keras.layers.Dense(
@@ -71,8 +73,11 @@ class MlpBlock(keras.layers.Layer):
         )
 
     def call(self, x, training=None):
-        y = ops.gelu(self.expand(x), approximate=GELU_KINDS[self.activation])  # (B, N, M)
+        # Rank 2 keeps the bias next to the matrix product, where every backend fuses the two.
+        y = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
+        y = ops.gelu(self.expand(y), approximate=GELU_KINDS[self.activation])  # (B * N, M)
         y = self.project(self.dropout(y, training=training))
+        y = ops.reshape(y, (-1, *x.shape[1:]))  # (B, N, D)
         return self.dropout_out(y, training=training)
 
     def compute_output_shape(self, input_shape):

@@ -1,6 +1,8 @@
 """What `weights=` means: the path of a file, a published name, or an address."""
 
+import hashlib
 import os
+from urllib.parse import unquote, urlsplit
 
 from vitkeras.checkpoints.download import fetch
 from vitkeras.checkpoints.load import load_checkpoint
@@ -17,8 +19,9 @@ def find_weights(weights, variant, image_size):
 
     Raises:
         ValueError: for an unknown name; the nearest are given.
+        FileNotFoundError: for a path of no file.
     """
-    if not isinstance(weights, str) or os.path.exists(weights) or weights.startswith(("http://", "https://")):
+    if not isinstance(weights, str) or _is_address(weights) or os.path.isfile(os.path.expanduser(weights)):
         return None
     try:
         return find_published(weights, variant, image_size)
@@ -32,8 +35,17 @@ def load_weights(model, weights, include_top=True):
     """Loads a path, an address or a `PublishedFile` into `model`, the head too if `include_top`."""
     if hasattr(weights, "url"):
         path = fetch(weights.url, weights.path)
-    elif isinstance(weights, str) and weights.startswith(("http://", "https://")):
-        path = fetch(weights, os.path.basename(weights))
+    elif isinstance(weights, str) and _is_address(weights):
+        path = fetch(weights, _cached_name(weights))
     else:
         path = os.path.expanduser(os.fspath(weights))
     return load_checkpoint(model, path, load_head=include_top)
+
+
+def _is_address(weights):
+    return weights.startswith(("http://", "https://"))
+
+
+def _cached_name(url):
+    """One folder an address, so that files of one name from two servers are not taken for each other."""
+    return f"addresses/{hashlib.sha256(url.encode()).hexdigest()[:16]}/{os.path.basename(unquote(urlsplit(url).path))}"

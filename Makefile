@@ -1,0 +1,38 @@
+# Two commands for a new machine: `make demo` and `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+# A CPU TensorFlow where there is no NVIDIA driver; `make TF=tf` or `TF=tpu` chooses by hand.
+TF ?= $(if $(shell command -v nvidia-smi 2>/dev/null),tf,tf-cpu)
+EXTRAS_demo := $(TF),recipes,export
+EXTRAS_test := $(TF),recipes,export,test
+
+.PHONY: demo test test-quick lint wheel-check clean
+
+demo: .venv/installed-demo
+	$(BIN)/python examples/demo.py --out demo
+
+test: .venv/installed-test
+	$(BIN)/python -m pytest
+
+test-quick: .venv/installed-test
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Builds the wheel and imports it from a folder of its own, outside the checkout.
+wheel-check: .venv/installed-test
+	.ci/wheel_check.sh $(abspath $(BIN)/python)
+
+# One stamp a set of extras; a second run installs nothing, a changed setup.cfg does.
+.venv/installed-%: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "vitkeras needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
+	@echo "Installing vitkeras[$(EXTRAS_$*)] into .venv; TensorFlow makes this a download of several hundred MB."
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS_$*)]"
+	@touch $@
+
+clean:
+	rm -rf .venv demo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,124 @@
+"""The paper's optimizers, with the gradient clipped after the all-reduce (appendix B.1)."""
+
+import difflib
+
+import keras
+
+from vitkeras.training._tensorflow import tf
+
+
+class _ClipAfterReduce:
+    """Clips the global norm of the gradient summed over all replicas.
+
+    Keras' own `global_clipnorm` clips each replica's part before the sum: other numbers, and no error.
+    """
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        grads_and_vars = super()._all_reduce_sum_gradients(grads_and_vars)
+        if self.clip_norm is None:
+            return grads_and_vars
+        gradients, _ = tf.clip_by_global_norm([g for g, _ in grads_and_vars], self.clip_norm)
+        return list(zip(gradients, [v for _, v in grads_and_vars]))
+
+    def get_config(self):
+        return {**super().get_config(), "clip_norm": self.clip_norm}
+
+
+@keras.saving.register_keras_serializable(package="vitkeras")
+class MomentumSGD(_ClipAfterReduce, keras.optimizers.SGD):
+    """SGD with momentum as the original has it: `m = momentum * m + g; w = w - rate * m`.
+
+    Paper appendix B.1.1 fine-tunes with it, momentum 0.9. Keras' SGD keeps the rate inside the velocity,
+    which differs as soon as the rate changes from step to step.
+
+    Args:
+        learning_rate: float or a schedule.
+        momentum: float in [0, 1). Default 0.9.
+        clip_norm: float > 0 or None (default), the global norm to clip at, after the all-reduce.
+    """
+
+    def __init__(self, learning_rate=0.01, momentum=0.9, clip_norm=None, name="momentum_sgd", **kwargs):
+        kwargs.pop("nesterov", None)
+        super().__init__(learning_rate=learning_rate, momentum=momentum, name=name, **kwargs)
+        self.clip_norm = clip_norm
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Applies one step to one variable."""
+        rate = keras.ops.cast(learning_rate, variable.dtype)
+        gradient = keras.ops.cast(gradient, variable.dtype)
+        if self.momentum:
+            trace = self.momentums[self._get_variable_index(variable)]
+            self.assign(trace, trace * self.momentum + gradient)
+            gradient = trace
+        self.assign_sub(variable, gradient * rate)
+
+
+@keras.saving.register_keras_serializable(package="vitkeras")
+class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
+    """Adam with decoupled weight decay on kernels only (paper Table 3, AugReg).
+
+    Args:
+        learning_rate: float or a schedule.
+        weight_decay: float >= 0, multiplied by the current learning rate. Default 0.
+        beta_1, beta_2, epsilon: floats. Defaults 0.9, 0.999, 1e-8.
+        clip_norm: float > 0 or None (default), the global norm to clip at, after the all-reduce.
+    """
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        weight_decay=0.0,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-8,
+        clip_norm=None,
+        name="adamw",
+        **kwargs,
+    ):
+        super().__init__(
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            epsilon=epsilon,
+            name=name,
+            **kwargs,
+        )
+        self.clip_norm = clip_norm
+
+    def _use_weight_decay(self, variable):
+        """Kernels decay; biases, norms, the class token and position embeddings do not."""
+        return variable.name == "kernel"
+
+
+def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_norm=1.0):
+    """Builds an optimizer of the paper by name.
+
+    Args:
+        name: "sgd" (`MomentumSGD`) or "adamw" (`AdamW`).
+        learning_rate: float or a schedule.
+        momentum: float in [0, 1), of SGD. Default 0.9.
+        weight_decay: float >= 0, of AdamW. Default 0.
+        clip_norm: float > 0 or None. Default 1, the paper's.
+
+    Returns:
+        A `keras.optimizers.Optimizer`.
+
+    Raises:
+        ValueError: for an unknown name, a weight decay with SGD (the paper fine-tunes without), or a
+            `clip_norm` that is not positive.
+
+    Example:
+        >>> make_optimizer("sgd", 0.01).momentum
+        0.9
+    """
+    if clip_norm is not None and clip_norm <= 0:
+        raise ValueError(f"clip_norm must be > 0 or None, received {clip_norm}.")
+    if name == "sgd":
+        if weight_decay:
+            raise ValueError(f"weight_decay is for optimizer 'adamw', received {weight_decay} with 'sgd'.")
+        return MomentumSGD(learning_rate, momentum=momentum, clip_norm=clip_norm)
+    if name == "adamw":
+        return AdamW(learning_rate, weight_decay=weight_decay, clip_norm=clip_norm)
+    nearest = difflib.get_close_matches(str(name), ("sgd", "adamw"), n=1, cutoff=0)[0]
+    raise ValueError(f"optimizer must be 'sgd' or 'adamw', received {name!r}; nearest: {nearest!r}.")
