@@ -1,6 +1,7 @@
 """The paper's optimizers, with the gradient clipped after the all-reduce (appendix B.1)."""
 
 import difflib
+import re
 
 import keras
 
@@ -88,7 +89,9 @@ class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
 
     def _use_weight_decay(self, variable):
         """Kernels decay; biases, norms, the class token and position embeddings do not."""
-        return variable.name == "kernel"
+        # Keras hands over the tf.Variable of each replica: "kernel:0", "kernel/replica_1:0".
+        name = re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
+        return name.rpartition("/")[2] == "kernel"
 
 
 def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_norm=1.0):
