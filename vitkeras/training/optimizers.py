@@ -1,9 +1,11 @@
 """The paper's optimizers, with the gradient clipped after the all-reduce (appendix B.1)."""
 
 import difflib
+import math
 import re
 
 import keras
+from keras import ops
 
 from vitkeras.training._tensorflow import tf
 
@@ -45,8 +47,8 @@ class MomentumSGD(_ClipAfterReduce, keras.optimizers.SGD):
 
     def update_step(self, gradient, variable, learning_rate):
         """Applies one step to one variable."""
-        rate = keras.ops.cast(learning_rate, variable.dtype)
-        gradient = keras.ops.cast(gradient, variable.dtype)
+        rate = ops.cast(learning_rate, variable.dtype)
+        gradient = ops.cast(gradient, variable.dtype)
         if self.momentum:
             trace = self.momentums[self._get_variable_index(variable)]
             self.assign(trace, trace * self.momentum + gradient)
@@ -57,6 +59,9 @@ class MomentumSGD(_ClipAfterReduce, keras.optimizers.SGD):
 @keras.saving.register_keras_serializable(package="vitkeras")
 class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
     """Adam with decoupled weight decay on kernels only (paper Table 3, AugReg).
+
+    As in the original, epsilon is added to the root of the bias-corrected second moment; Keras adds it to the
+    uncorrected one.
 
     Args:
         learning_rate: float or a schedule.
@@ -85,7 +90,23 @@ class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
             name=name,
             **kwargs,
         )
+        if self.amsgrad:
+            raise ValueError("amsgrad must be False, received True.")
         self.clip_norm = clip_norm
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Applies one step to one variable; the decay was applied before."""
+        rate = ops.cast(learning_rate, variable.dtype)
+        gradient = ops.cast(gradient, variable.dtype)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        index = self._get_variable_index(variable)
+        first, second = self._momentums[index], self._velocities[index]
+        self.assign(first, self.beta_1 * first + (1 - self.beta_1) * gradient)
+        self.assign(second, self.beta_2 * second + (1 - self.beta_2) * ops.square(gradient))
+        # 1 - beta ** step through expm1: the difference of nearly equal numbers would cost four digits.
+        first = first / -ops.expm1(step * math.log(self.beta_1))
+        second = second / -ops.expm1(step * math.log(self.beta_2))
+        self.assign_sub(variable, rate * first / (ops.sqrt(second) + self.epsilon))
 
     def _use_weight_decay(self, variable):
         """Kernels decay; biases, norms, the class token and position embeddings do not."""
