@@ -27,7 +27,7 @@ def _run(optimizer):
     variables = _variables()
     optimizer.build(variables)
     for step in range(len(RATES)):
-        optimizer.apply([keras.ops.convert_to_tensor(g) for g in _gradients(step)], variables)
+        optimizer.apply([keras.ops.convert_to_tensor(g) for g in _gradients(step)])
     return [v.numpy() for v in variables]
 
 
@@ -85,6 +85,12 @@ def test_config_round_trip(optimizer):
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_optimizer(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [dict(momentum=0.0), dict(momentum=1.0), dict(nesterov=True)])
+def test_other_momentum_is_refused(arguments):
+    with pytest.raises(ValueError, match=r"momentum must be in \(0, 1\) and not nesterov"):
+        MomentumSGD(**arguments)
 
 
 def test_amsgrad_is_refused():

@@ -36,24 +36,27 @@ class MomentumSGD(_ClipAfterReduce, keras.optimizers.SGD):
 
     Args:
         learning_rate: float or a schedule.
-        momentum: float in [0, 1). Default 0.9.
+        momentum: float in (0, 1). Default 0.9.
         clip_norm: float > 0 or None (default), the global norm to clip at, after the all-reduce.
     """
 
     def __init__(self, learning_rate=0.01, momentum=0.9, clip_norm=None, name="momentum_sgd", **kwargs):
-        kwargs.pop("nesterov", None)
         super().__init__(learning_rate=learning_rate, momentum=momentum, name=name, **kwargs)
+        if self.nesterov or not 0 < momentum < 1:
+            raise ValueError(f"momentum must be in (0, 1) and not nesterov, received {momentum}, {self.nesterov}.")
         self.clip_norm = clip_norm
 
     def update_step(self, gradient, variable, learning_rate):
         """Applies one step to one variable."""
-        rate = ops.cast(learning_rate, variable.dtype)
-        gradient = ops.cast(gradient, variable.dtype)
-        if self.momentum:
-            trace = self.momentums[self._get_variable_index(variable)]
-            self.assign(trace, trace * self.momentum + gradient)
-            gradient = trace
-        self.assign_sub(variable, gradient * rate)
+        # One pass over the weights, in TensorFlow's own kernel for exactly this rule.
+        trace = self.momentums[self._get_variable_index(variable)].value
+        tf.raw_ops.ResourceApplyMomentum(
+            var=variable.handle,
+            accum=trace.handle,
+            lr=tf.cast(learning_rate, variable.dtype),
+            grad=tf.cast(gradient, variable.dtype),
+            momentum=tf.cast(self.momentum, variable.dtype),
+        )
 
 
 @keras.saving.register_keras_serializable(package="vitkeras")
@@ -121,7 +124,7 @@ def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_nor
     Args:
         name: "sgd" (`MomentumSGD`) or "adamw" (`AdamW`).
         learning_rate: float or a schedule.
-        momentum: float in [0, 1), of SGD. Default 0.9.
+        momentum: float in (0, 1), of SGD. Default 0.9.
         weight_decay: float >= 0, of AdamW. Default 0.
         clip_norm: float > 0 or None. Default 1, the paper's.
 

@@ -1,0 +1,164 @@
+"""ViT-B/16 on the CPU against the sgemm bound, and against timm if it is installed.
+
+    python benchmarks/compute.py [--variant vit_b16 --batch 8 --rounds 7 --json out.json]
+
+The bound is the time that all matrix products of the model would take at the rate of a 4096 x 4096 x 4096 float32
+product measured in the same round; a train step (momentum SGD, global norm clipped at 1) counts three forward passes.
+The rounds interleave everything that
+is compared, each framework in a process of its own, and the medians of the per-round ratios are printed.
+
+timm needs PyTorch (`pip install torch torchvision timm`, here or in an environment of its own that --timm-python names);
+without it that row is left out, and the output says so.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+
+def forward_flops(variant, batch, size=224, classes=1000):
+    """Floating-point operations of the matrix products in one forward pass, two a multiply-add."""
+    from vitkeras.models import VARIANTS
+
+    v = VARIANTS[variant]
+    patches = (size // v.patch_size) ** 2
+    tokens, d = patches + 1, v.hidden_dim
+    block = 4 * tokens * d * d + 2 * tokens * tokens * d + 2 * tokens * d * v.mlp_dim
+    return 2 * batch * (patches * 3 * v.patch_size**2 * d + v.num_layers * block + d * classes)
+
+
+def vitkeras_tasks(variant, batch):
+    """name -> function that runs once and waits for the result."""
+    import keras
+    import tensorflow as tf
+
+    from vitkeras import models, training
+
+    a, b = tf.random.normal((4096, 4096)), tf.random.normal((4096, 4096))
+    product = tf.function(lambda: tf.linalg.matmul(a, b))
+    model = models.build_variant(variant, weights=None, classifier_activation=None)
+    images = tf.random.normal((batch, 224, 224, 3))
+    labels = tf.random.uniform((batch,), 0, 1000, tf.int32)
+    infer = tf.function(lambda x: model(x, training=False))
+    engine = training.Engine(model, training.make_optimizer("sgd", 1e-4, clip_norm=1.0))
+    iterator = engine.iterator(tf.data.Dataset.from_tensors((images, labels)).repeat())
+    keras.utils.set_random_seed(0)
+    return {
+        "sgemm": lambda: product().numpy()[0, 0],
+        "inference": lambda: infer(images).numpy(),
+        "train": lambda: engine.run(iterator, 1),
+    }
+
+
+def timm_tasks(variant, batch):
+    """The same in PyTorch eager mode."""
+    import timm
+    import torch
+
+    sizes = {"ti": "tiny", "s": "small", "b": "base", "l": "large", "h": "huge"}
+    letters, patch = variant.removeprefix("vit_").rstrip("0123456789"), variant.lstrip("vit_abcdefghijklmnopqrstuvwxyz")
+    model = timm.create_model(f"vit_{sizes[letters]}_patch{patch}_224", pretrained=False)
+    images, labels = torch.randn(batch, 3, 224, 224), torch.randint(0, 1000, (batch,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+
+    def infer():
+        model.eval()
+        with torch.inference_mode():
+            return model(images).sum().item()
+
+    def train():
+        model.train()
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return {"inference": infer, "train": train}
+
+
+def serve(tasks):
+    """Worker: reads task names from stdin, writes seconds to stdout."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # frameworks may print; only times go to the pipe
+    for line in sys.stdin:
+        start = time.perf_counter()
+        tasks[line.strip()]()
+        print(time.perf_counter() - start, file=answer, flush=True)
+
+
+class Worker:
+    """A process that runs the tasks of one framework."""
+
+    def __init__(self, framework, arguments):
+        python = arguments.timm_python if framework == "timm" else sys.executable
+        command = [python, __file__, "--worker", framework, "--variant", arguments.variant]
+        self.process = subprocess.Popen(
+            [*command, "--batch", str(arguments.batch)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def time(self, task):
+        """Returns the seconds that `task` took."""
+        self.process.stdin.write(task + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the worker stopped in task {task!r}; run with --worker to see its error.")
+        return float(line)
+
+
+def main():
+    """Runs the rounds and prints the table."""
+    parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parse.add_argument("--variant", default="vit_b16")
+    parse.add_argument("--batch", type=int, default=8)
+    parse.add_argument("--rounds", type=int, default=7)
+    parse.add_argument("--json", metavar="PATH")
+    parse.add_argument("--timm-python", default=sys.executable, metavar="PATH", help="interpreter that has timm")
+    parse.add_argument("--worker", choices=("vitkeras", "timm"), help=argparse.SUPPRESS)
+    arguments = parse.parse_args()
+    if arguments.worker:
+        tasks = {"vitkeras": vitkeras_tasks, "timm": timm_tasks}[arguments.worker]
+        return serve(tasks(arguments.variant, arguments.batch))
+
+    workers = {"vitkeras": Worker("vitkeras", arguments)}
+    if subprocess.run([arguments.timm_python, "-c", "import timm"], capture_output=True).returncode == 0:
+        workers["timm"] = Worker("timm", arguments)
+    else:
+        print("timm is not installed: its row is left out.")
+    plan = [(f, t) for f in workers for t in ("sgemm", "inference", "train") if (f, t) != ("timm", "sgemm")]
+    for framework, task in plan * 2:
+        workers[framework].time(task)  # warm-up and tracing
+    seconds = {key: [] for key in plan}
+    for _ in range(arguments.rounds):
+        for framework, task in plan:
+            seconds[framework, task].append(workers[framework].time(task))
+
+    flops = forward_flops(arguments.variant, arguments.batch)
+    bound = [flops / (2 * 4096**3 / s) for s in seconds["vitkeras", "sgemm"]]
+    result = {"variant": arguments.variant, "batch": arguments.batch, "cpus": os.cpu_count(), "rounds": arguments.rounds}
+    for task, passes in (("inference", 1), ("train", 3)):
+        ours = seconds["vitkeras", task]
+        result[f"{task}_images_per_second"] = arguments.batch / statistics.median(ours)
+        result[f"{task}_of_sgemm_bound"] = statistics.median(passes * b / s for b, s in zip(bound, ours))
+        if "timm" in workers:
+            result[f"{task}_of_timm"] = statistics.median(t / s for t, s in zip(seconds["timm", task], ours))
+    for key, value in result.items():
+        print(f"{key:32s} {value:.3f}" if isinstance(value, float) else f"{key:32s} {value}")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

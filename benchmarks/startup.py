@@ -1,0 +1,85 @@
+"""What it costs to start: `import vitkeras` beside `import keras`, and ViT-B/16 from a local `.npz`.
+
+    python benchmarks/startup.py [--rounds 5 --json out.json]
+
+Each number is taken in a fresh process; the rounds interleave what is compared. The checkpoint is random, in the original
+layout, and lies in a temporary folder.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+TIME = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+
+LOAD = """
+import resource, sys, threading, time
+import keras, vitkeras, tensorflow as tf
+def resident():
+    with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
+vitkeras.ViTTi16(weights=None, num_layers=1)                 # first-use costs of TensorFlow are not the loader's
+before, peak, stop = resident(), [0], threading.Event()
+def watch():
+    while not stop.is_set():
+        peak[0] = max(peak[0], resident()); time.sleep(0.002)
+thread = threading.Thread(target=watch); thread.start()
+t = time.perf_counter()
+model = vitkeras.ViTB16(weights=sys.argv[1], input_shape=(224, 224, 3))
+seconds = time.perf_counter() - t
+stop.set(); thread.join()
+print(seconds, peak[0] - before)
+"""
+
+
+def run(*command):
+    """Runs Python code in a fresh process and returns the floats of its last line."""
+    done = subprocess.run([sys.executable, "-c", *command], capture_output=True, text=True, check=True)
+    return [float(word) for word in done.stdout.split("\n")[-2].split()]
+
+
+def write_checkpoint(path):
+    """Writes a random ViT-B/16 in the original layout."""
+    import numpy as np
+
+    import vitkeras
+    from vitkeras.checkpoints.google import google_slots
+
+    rng = np.random.default_rng(0)
+    slots = google_slots(vitkeras.ViTB16(weights=None))
+    np.savez(path, **{s.key: rng.normal(scale=0.02, size=s.shape).astype("float32") for s in slots})
+
+
+def main():
+    """Runs the rounds and prints the numbers."""
+    parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parse.add_argument("--rounds", type=int, default=5)
+    parse.add_argument("--json", metavar="PATH")
+    arguments = parse.parse_args()
+    imports = {"keras": [], "vitkeras": []}
+    for _ in range(arguments.rounds):
+        for module in imports:
+            imports[module] += run(TIME.format(module))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "vit_b16.npz")
+        write_checkpoint(path)
+        size = os.path.getsize(path)
+        loads = [run(LOAD, path) for _ in range(arguments.rounds)]
+    result = {
+        "import_keras_seconds": statistics.median(imports["keras"]),
+        "vitkeras_adds_seconds": statistics.median(v - k for k, v in zip(imports["keras"], imports["vitkeras"])),
+        "build_and_load_vit_b16_seconds": statistics.median(seconds for seconds, _ in loads),
+        "extra_memory_of_file_size": statistics.median(extra for _, extra in loads) / size,
+    }
+    for key, value in result.items():
+        print(f"{key:32s} {value:.3f}")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
