@@ -88,7 +88,6 @@ def run(function, argv=None):
     Returns:
         int: 0; 2 for bad input; 1 for a run that could not go on; 130 when interrupted.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     arguments = sys.argv[1:] if argv is None else argv
     try:
         function(arguments)

@@ -121,5 +121,7 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="accumulate must be >= 1, received 0"):
         Engine(build(), accumulate=0)
     engine = Engine(build(), make_optimizer("sgd", 0.1), accumulate=5)
-    with pytest.raises(ValueError, match="multiple of accumulate=5, received 12"):
-        engine.run(engine.iterator(batches(12, 12)), 1)
+    with pytest.raises(ValueError, match="multiple of replicas x accumulate = 5, received 12"):
+        engine.iterator(batches(12, 12))
+    with pytest.raises(ValueError, match="must be static .* received None"):
+        engine.iterator(tf.data.Dataset.from_tensor_slices(examples(10)).batch(5))

@@ -62,7 +62,20 @@ class Engine:
         return int(self.optimizer.iterations.numpy())
 
     def iterator(self, dataset):
-        """Returns an iterator over `dataset` (global batches), split over the replicas."""
+        """Returns an iterator over training batches, split over the replicas.
+
+        Args:
+            dataset: `tf.data.Dataset` of (images, int labels), global batches of a static size.
+
+        Raises:
+            ValueError: if the batch isn't static or not a multiple of the replicas times `accumulate`.
+        """
+        batch = dataset.element_spec[0].shape[0]
+        parts = self.strategy.num_replicas_in_sync * self.accumulate
+        if batch is None or batch % parts:
+            raise ValueError(
+                f"the batch must be static and a multiple of replicas x accumulate = {parts}, received {batch}."
+            )
         return iter(self.strategy.experimental_distribute_dataset(dataset))
 
     def run(self, iterator, num_steps):
@@ -77,7 +90,6 @@ class Engine:
 
         Raises:
             TrainingError: if a loss isn't finite; the first such step is named.
-            ValueError: if the batch isn't a multiple of the replicas times `accumulate`.
         """
         first = self.step
         loss, correct = self._run_steps(iterator, tf.constant(num_steps))
@@ -128,10 +140,6 @@ class Engine:
     def _replica_step(self, images, labels):
         """One replica's share of one update; returns (loss, accuracy), already divided by the global batch."""
         share = images.shape[0]
-        if share is None or share % self.accumulate:
-            raise ValueError(
-                f"the batch of a replica must be static and a multiple of accumulate={self.accumulate}, received {share}."
-            )
         size = share // self.accumulate
         total = share * self.strategy.num_replicas_in_sync
         variables = self.model.trainable_variables

@@ -1,0 +1,64 @@
+import dataclasses
+import json
+
+import pytest
+
+from vitkeras.recipes.config import FinetuneConfig, as_dict, override
+from vitkeras.recipes.configs.finetune import CONFIGS
+
+
+@pytest.mark.parametrize(
+    "assignment, path, expected",
+    [
+        ("train.batch_size=7", ("train", "batch_size"), 7),
+        ("optimizer.learning_rate=3", ("optimizer", "learning_rate"), 3.0),
+        ("optimizer.clip_norm=None", ("optimizer", "clip_norm"), None),
+        ("optimizer.clip_norm=none", ("optimizer", "clip_norm"), None),
+        ("optimizer.warmup_steps=0", ("optimizer", "warmup_steps"), 0),
+        ("data.image_size=(48, 64)", ("data", "image_size"), (48, 64)),
+        ("data.image_size=[48, 64]", ("data", "image_size"), (48, 64)),
+        ("data.crop_area=(0.5, 1)", ("data", "crop_area"), (0.5, 1.0)),
+        ("data.crop_area=none", ("data", "crop_area"), None),
+        ("data.flip=false", ("data", "flip"), False),
+        ("data.spec=folder:a=b", ("data", "spec"), "folder:a=b"),
+        ("model.weights=007.npz", ("model", "weights"), "007.npz"),
+        ("model.weights='12'", ("model", "weights"), "12"),
+        ("train.epochs = 2.5", ("train", "epochs"), 2.5),
+    ],
+)
+def test_override_is_typed(assignment, path, expected):
+    config = override(FinetuneConfig(), [assignment])
+    value = getattr(getattr(config, path[0]), path[1])
+    assert value == expected and type(value) is type(expected)
+    others = dataclasses.replace(config, **{path[0]: getattr(FinetuneConfig(), path[0])})
+    assert others == FinetuneConfig()
+
+
+@pytest.mark.parametrize(
+    "assignment, message",
+    [
+        ("train.batch_size", "--set takes section.key=value, received 'train.batch_size'"),
+        ("trian.batch_size=7", "--set trian.batch_size: no field 'trian'; nearest: 'train'"),
+        ("train.batchsize=7", "no field 'batchsize'; nearest: 'batch_size'"),
+        ("train=7", "--set train: is a section; set one of its fields, such as train.batch_size"),
+        ("train.batch_size.x=7", "'batch_size' has no fields"),
+        ("train.batch_size=7.5", "--set train.batch_size must be int, received '7.5'"),
+        ("train.batch_size=true", "must be int, received 'true'"),
+        ("data.flip=1", "must be bool, received '1'"),
+        ("data.image_size=(1, 2, 3)", "must be tuple.int, int., received"),
+        ("optimizer.clip_norm=x", r"must be float \| None, received 'x'"),
+        ("data.spec=None", "must be str, received 'None'"),
+    ],
+)
+def test_bad_overrides(assignment, message):
+    with pytest.raises(ValueError, match=message):
+        override(FinetuneConfig(), [assignment])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configurations_are_frozen_and_plain(name):
+    config = CONFIGS[name]()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.train = None
+    assert json.loads(json.dumps(as_dict(config)))["model"]["variant"] == config.model.variant
+    assert CONFIGS[name].__doc__
