@@ -7,13 +7,14 @@ product measured in the same round; a train step (momentum SGD, global norm clip
 The rounds interleave everything that
 is compared, each framework in a process of its own, and the medians of the per-round ratios are printed.
 
-timm needs PyTorch (`pip install torch torchvision timm`, here or in an environment of its own that --timm-python names);
-without it that row is left out, and the output says so.
+timm needs PyTorch (`pip install torch torchvision timm`, here or in an environment that --timm-python names); without
+it that row is left out, and the output says so.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def timm_tasks(variant, batch):
     import torch
 
     sizes = {"ti": "tiny", "s": "small", "b": "base", "l": "large", "h": "huge"}
-    letters, patch = variant.removeprefix("vit_").rstrip("0123456789"), variant.lstrip("vit_abcdefghijklmnopqrstuvwxyz")
+    letters, patch = re.fullmatch(r"vit_([a-z]+)(\d+)", variant).groups()
     model = timm.create_model(f"vit_{sizes[letters]}_patch{patch}_224", pretrained=False)
     images, labels = torch.randn(batch, 3, 224, 224), torch.randint(0, 1000, (batch,))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
@@ -145,7 +146,12 @@ def main():
 
     flops = forward_flops(arguments.variant, arguments.batch)
     bound = [flops / (2 * 4096**3 / s) for s in seconds["vitkeras", "sgemm"]]
-    result = {"variant": arguments.variant, "batch": arguments.batch, "cpus": os.cpu_count(), "rounds": arguments.rounds}
+    result = {
+        "variant": arguments.variant,
+        "batch": arguments.batch,
+        "cpus": os.cpu_count(),
+        "rounds": arguments.rounds,
+    }
     for task, passes in (("inference", 1), ("train", 3)):
         ours = seconds["vitkeras", task]
         result[f"{task}_images_per_second"] = arguments.batch / statistics.median(ours)

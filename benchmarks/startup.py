@@ -2,8 +2,8 @@
 
     python benchmarks/startup.py [--rounds 5 --json out.json]
 
-Each number is taken in a fresh process; the rounds interleave what is compared. The checkpoint is random, in the original
-layout, and lies in a temporary folder.
+Each number is taken in a fresh process; the rounds interleave what is compared. The checkpoint is random, in the
+original layout, and lies in a temporary folder.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     make demo        (or: python examples/demo.py --out demo)
 
-Writes into the folder: `run/` (the training run with `model.keras`), `digits_fp32.tflite`, `digits_int8_dynamic.tflite`,
-`results.json` and `report.html`.
+Writes into the folder: `run/` (the training run with `model.keras`), `digits_fp32.tflite`,
+`digits_int8_dynamic.tflite`, `results.json` and `report.html`.
 """
 
 import argparse
@@ -139,7 +139,8 @@ def page(rows, count, curve, cards):
 <title>vitkeras: digits, from training to int8</title>
 <style>
 :root {{ color-scheme: light dark; --ink: #1c1f24; --paper: #fff; --line: #d6dae0; --soft: #f4f6f8; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e7eaee; --paper: #15181c; --line: #353b43; --soft: #20252b; }} }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e7eaee; --paper: #15181c; --line: #353b43; --soft: #20252b; }} }}
 body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem; }}
 table {{ border-collapse: collapse; width: 100%; }} th, td {{ text-align: right; padding: .4rem .7rem;

@@ -31,7 +31,9 @@ def parser(description, configs):
     parse.add_argument("--config", required=True, metavar="NAME", help="a configuration of the list below")
     parse.add_argument("--workdir", metavar="DIR", help="folder of the run's results; made if it isn't there")
     parse.add_argument("--data", metavar="SPEC", help="folder:PATH, tfds:NAME or digits (data.spec)")
-    parse.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, such as train.epochs=5")
+    parse.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override, such as train.epochs=5"
+    )
     parse.add_argument("--dump-config", action="store_true", help="print the resolved configuration as JSON and stop")
     parse.add_argument("--overwrite", action="store_true", help="reuse a workdir that holds another run")
     parse.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -55,7 +57,9 @@ def resolve(arguments, configs, shortcuts):
             f"--config must be one of {', '.join(configs)}, received {arguments.config!r}; nearest: {nearest!r}."
         )
     config = configs[arguments.config]()
-    given = [f"{key}={getattr(arguments, name)}" for name, key in shortcuts.items() if getattr(arguments, name) is not None]
+    given = [
+        f"{key}={getattr(arguments, name)}" for name, key in shortcuts.items() if getattr(arguments, name) is not None
+    ]
     return override(config, given + arguments.set)
 
 

@@ -114,7 +114,9 @@ def build_model(config, classes):
         weights = find_weights(choice.weights, choice.variant, config.data.image_size[0]) or choice.weights
         normalisation = {"original": (None, None), "imagenet": (IMAGENET_MEAN, IMAGENET_STD)}
         if choice.weights_input not in normalisation:
-            raise ValueError(f"model.weights_input must be one of {tuple(normalisation)}, received {choice.weights_input!r}.")
+            raise ValueError(
+                f"model.weights_input must be one of {tuple(normalisation)}, received {choice.weights_input!r}."
+            )
         mean, std = normalisation[choice.weights_input]
         load_weights(model, weights, include_top=False, input_mean=mean, input_std=std)
     return model

@@ -6,11 +6,11 @@ import vitkeras._backend  # noqa: F401
 from vitkeras._version import __version__
 from vitkeras.checkpoints import load_checkpoint
 from vitkeras.models import (
+    VisionTransformer,
     ViTB8,
     ViTB16,
     ViTB32,
     ViTH14,
-    VisionTransformer,
     ViTL16,
     ViTL32,
     ViTS16,
@@ -22,10 +22,9 @@ from vitkeras.models import (
 from vitkeras.preprocessing import decode_predictions, preprocess_input
 
 __all__ = [
-    "__version__",
+    "ViTB8",
     "ViTB16",
     "ViTB32",
-    "ViTB8",
     "ViTH14",
     "ViTL16",
     "ViTL32",
@@ -33,6 +32,7 @@ __all__ = [
     "ViTS32",
     "ViTTi16",
     "VisionTransformer",
+    "__version__",
     "at_resolution",
     "data",
     "decode_predictions",

@@ -3,13 +3,14 @@
 import importlib
 
 
-def require(module, extra, purpose):
+def require(module, package, purpose, extra="recipes"):
     """Imports an optional module.
 
     Args:
-        module: str, dotted name, such as "matplotlib.figure".
-        extra: str, the extra of this package that installs it, such as "recipes".
+        module: str, what to import, such as "PIL.Image".
+        package: str, its name for people, such as "Pillow".
         purpose: str, what needs it, the subject of the error's sentence.
+        extra: str, the extra of this package that installs it. Default "recipes".
 
     Returns:
         The module.
@@ -18,11 +19,10 @@ def require(module, extra, purpose):
         ImportError: if it is missing; the message names the extra to install.
 
     Example:
-        >>> require("json", "recipes", "this example").dumps(1)
+        >>> require("json", "json", "this example").dumps(1)
         '1'
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.split(".")[0]
         raise ImportError(f'{purpose} needs {package}: pip install "vitkeras[{extra}]" ({error}).') from error

@@ -118,7 +118,10 @@ def test_bad_input_is_one_sentence_and_code_2(tmp_path, capsys, arguments, sets,
 
 def test_unknown_configuration_and_missing_arguments(tmp_path, capsys):
     assert run(tmp_path / "run", config="digit") == 2
-    assert "--config must be one of photos, photos_s14, digits, received 'digit'; nearest: 'digits'" in capsys.readouterr().err
+    assert (
+        "--config must be one of photos, photos_s14, digits, received 'digit'; nearest: 'digits'"
+        in capsys.readouterr().err
+    )
     assert finetune.main(["--config", "photos", "--workdir", str(tmp_path / "run")]) == 2
     assert "--data is needed" in capsys.readouterr().err
     assert finetune.main(["--config", "digits"]) == 2

@@ -56,5 +56,5 @@ def test_plot(tmp_path):
 
 def test_the_log_says_which_extra_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
-    with pytest.raises(ImportError, match=r'TensorBoard log needs tensorboard: pip install "vitkeras\[recipes\]"'):
+    with pytest.raises(ImportError, match=r'TensorBoard log needs TensorBoard: pip install "vitkeras\[recipes\]"'):
         write(str(tmp_path), io.StringIO())

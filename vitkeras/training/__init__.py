@@ -1,6 +1,6 @@
 """The training engine: one loop for one device and for `tf.distribute`, with the paper's optimizers and schedules."""
 
-from vitkeras.training._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
+from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
 from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.logs import RunLog
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer

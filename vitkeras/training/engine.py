@@ -6,7 +6,7 @@ Legend: B global batch, R replicas, K classes.
 import keras
 import numpy as np
 
-from vitkeras.training._tensorflow import tf
+from vitkeras._tensorflow import tf
 
 
 class TrainingError(RuntimeError):

@@ -6,7 +6,7 @@ import sys
 import time
 
 from vitkeras._optional import require
-from vitkeras.training._tensorflow import tf
+from vitkeras._tensorflow import tf
 
 COLUMNS = ("step", "split", "loss", "accuracy", "learning_rate", "images_per_second", "seconds")
 
@@ -29,8 +29,8 @@ class RunLog:
     """
 
     def __init__(self, folder, total_steps, batch_size, stream=None):
-        tqdm = require("tqdm", "recipes", "a training run's progress bar")
-        require("tensorboard", "recipes", "a training run's TensorBoard log")
+        tqdm = require("tqdm", "tqdm", "a training run's progress bar")
+        require("tensorboard", "TensorBoard", "a training run's TensorBoard log")
         self.stream = stream or sys.stderr
         self.batch_size = batch_size
         self.total_steps = total_steps
@@ -41,7 +41,9 @@ class RunLog:
         self._csv.writeheader()
         self._writer = tf.summary.create_file_writer(os.path.join(folder, "tensorboard"))
         terminal = self.stream.isatty()
-        self._bar = tqdm.tqdm(total=total_steps, file=self.stream, unit="step", disable=not terminal, dynamic_ncols=True)
+        self._bar = tqdm.tqdm(
+            total=total_steps, file=self.stream, unit="step", disable=not terminal, dynamic_ncols=True
+        )
 
     def train(self, step, loss, accuracy, learning_rate):
         """Records means over the steps since the last call, up to and including `step`."""
@@ -124,7 +126,7 @@ def plot_log(csv_path, picture_path):
     Raises:
         ImportError: if Matplotlib is missing; the extra is named.
     """
-    figures = require("matplotlib.figure", "recipes", "the learning curve")
+    figures = require("matplotlib.figure", "Matplotlib", "the learning curve")
     figure = figures.Figure(figsize=(9, 3.4), layout="constrained")
     axes = figure.subplots(1, 2)
     for axis, key in zip(axes, ("loss", "accuracy")):

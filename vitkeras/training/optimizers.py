@@ -7,7 +7,7 @@ import re
 import keras
 from keras import ops
 
-from vitkeras.training._tensorflow import tf
+from vitkeras._tensorflow import tf
 
 
 class _ClipAfterReduce:

@@ -43,7 +43,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         if decay not in DECAYS:
             raise ValueError(f"decay must be one of {DECAYS}, received {decay!r}.")
         if not 0 <= warmup_steps < total_steps:
-            raise ValueError(f"warmup_steps must be in 0...{total_steps - 1} (total_steps - 1), received {warmup_steps}.")
+            raise ValueError(
+                f"warmup_steps must be in 0...{total_steps - 1} (total_steps - 1), received {warmup_steps}."
+            )
         self.base = base
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
