@@ -1,0 +1,131 @@
+"""The checks that end every export. Each fails with an `ExportError` that says what was expected and what came.
+
+Legend: N images, K outputs.
+"""
+
+import collections
+
+import numpy as np
+
+from vitkeras._optional import require
+
+from .report import ExportError
+
+MAX_RANK = 4  # XNNPACK and the GPU delegates take no more
+
+
+def require_check(name, passed, expected, received):
+    """Raises `ExportError` unless `passed`."""
+    if not passed:
+        raise ExportError(
+            f"export check {name!r} failed: expected {expected}, received {received}; nothing was written."
+        )
+
+
+def read_graph(path):
+    """Reads a `.tflite` file as LiteRT's object tree; raises `ExportError` for a file that is none."""
+    tools = require(
+        "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
+    )
+    with open(path, "rb") as file:
+        data = file.read()
+    require_check("file", data[4:8] == b"TFL3", "a TFLite flatbuffer", repr(data[:8]))
+    return tools.read_model_from_bytearray(bytearray(data))
+
+
+def check_graph(path):
+    """Checks builtins only, one graph, static shapes, rank, and weights inside the file.
+
+    Returns:
+        dict of operator name -> count.
+    """
+    tools = require(
+        "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
+    )
+    check_buffers(path)
+    graph = read_graph(path)
+    require_check("one graph", len(graph.subgraphs) == 1, "1 subgraph", len(graph.subgraphs))
+    custom = [code.customCode.decode() for code in graph.operatorCodes if code.customCode]
+    require_check("builtin operators", not custom, "builtin operators only", f"custom operators {custom}")
+    for tensor in graph.subgraphs[0].tensors:
+        name, shape = tensor.name.decode(errors="replace"), [] if tensor.shape is None else list(tensor.shape)
+        require_check("rank", len(shape) <= MAX_RANK, f"rank <= {MAX_RANK}", f"shape {shape} of {name!r}")
+        signature = shape if tensor.shapeSignature is None else list(tensor.shapeSignature)
+        require_check("static shapes", -1 not in signature, "fixed sizes", f"shape {signature} of {name!r}")
+    names = [tools.opcode_to_name(graph, operator.opcodeIndex) for operator in graph.subgraphs[0].operators]
+    return dict(collections.Counter(names))
+
+
+def check_buffers(path):
+    """Checks that no weights lie behind the flatbuffer, where some runtimes do not find them."""
+    schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert", "checking a .tflite file", extra="export")
+    with open(path, "rb") as file:
+        model = schema.Model.GetRootAs(file.read())
+    outside = sum(model.Buffers(i).Offset() > 1 for i in range(model.BuffersLength()))
+    require_check("buffers", not outside, "all weights inside the flatbuffer", f"{outside} buffers outside")
+
+
+def check_size(size_bytes, weight_bytes):
+    """Checks that the file can hold the weights: converters have shipped files without them."""
+    require_check(
+        "weights", size_bytes >= weight_bytes, f"at least {weight_bytes} bytes of weights", f"{size_bytes} bytes"
+    )
+
+
+def check_acceleration(partitions, fully_accelerated):
+    """Checks that XNNPACK takes the graph over, whole and in one part."""
+    require_check("partitions", partitions == 1, "1 XNNPACK partition", partitions)
+    require_check("acceleration", fully_accelerated, "every operator in XNNPACK", "some outside")
+
+
+def compare(reference, received):
+    """Compares a file's outputs with the Keras model's.
+
+    Args:
+        reference: float array (N, ..., K), the model's.
+        received: float array of the same shape, the file's.
+
+    Returns:
+        dict: "max_abs_difference", "cosine", "sqnr_db", "top1_agreement" (floats). Two zero vectors have cosine 1.
+
+    Raises:
+        ExportError: if shapes differ, or an output of the file isn't finite.
+    """
+    require_check("output shape", received.shape == reference.shape, reference.shape, received.shape)
+    finite = np.isfinite(received)
+    require_check("finite outputs", finite.all(), "finite values", f"{np.count_nonzero(~finite)} that are not")
+    x, y = reference.astype("float64"), received.astype("float64")
+    signal, noise = (x**2).sum(), ((y - x) ** 2).sum()
+    norms = np.sqrt(signal * (y**2).sum())
+    best = y.reshape(len(y), -1).argmax(axis=1)
+    rows = x.reshape(len(x), -1)
+    # The model's own ties may fall either way.
+    agreement = (rows[np.arange(len(rows)), best] >= rows.max(axis=1) - 1e-6 * max(1, np.abs(x).max())).mean()
+    return {
+        "max_abs_difference": float(np.abs(y - x).max()),
+        "cosine": float((x * y).sum() / norms) if norms else float(not noise),
+        "sqnr_db": float(10 * np.log10(signal / noise))
+        if noise and signal
+        else (float("-inf") if noise else float("inf")),
+        "top1_agreement": float(agreement),
+    }
+
+
+def check_numbers(comparison, reference, preset, synthetic):
+    """Checks a comparison against the preset's bounds; agreement only counts on real images.
+
+    Args:
+        comparison: from `compare`.
+        reference: the model's outputs.
+        preset: `Preset`.
+        synthetic: bool, whether the images were made up.
+    """
+    if preset.relative_tolerance is not None:
+        bound = preset.relative_tolerance * max(1.0, float(np.abs(reference).max()))
+        worst = comparison["max_abs_difference"]
+        require_check("difference", worst <= bound, f"max |difference| <= {bound:.1e}", f"{worst:.1e}")
+    cosine = comparison["cosine"]
+    require_check("cosine", cosine >= preset.least_cosine, f"cosine >= {preset.least_cosine}", f"{cosine:.6f}")
+    if not synthetic:
+        agreement, least = comparison["top1_agreement"], preset.least_agreement
+        require_check("top-1 agreement", agreement >= least, f"agreement >= {least:.2f}", f"{agreement:.4f}")

@@ -1,0 +1,46 @@
+"""Output paths: refused before any work is done, written under a temporary name, moved when good."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+
+
+def check_output(path, overwrite):
+    """Raises before any work if `path` cannot or must not be written.
+
+    Args:
+        path: str, file or folder to make.
+        overwrite: bool, whether something at `path` may be replaced.
+
+    Raises:
+        FileExistsError: if `path` exists and `overwrite` is False.
+        FileNotFoundError: if its folder does not exist.
+        PermissionError: if its folder cannot be written.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"output folder {folder!r} does not exist.")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"output folder {folder!r} cannot be written.")
+    if os.path.lexists(path) and not overwrite:
+        raise FileExistsError(f"output {path!r} exists; choose another name, or overwrite=True (--overwrite).")
+
+
+@contextlib.contextmanager
+def written_aside(path):
+    """Gives a temporary name beside `path`; moves it there if the block ends well, removes it otherwise.
+
+    Args:
+        path: str, file or folder; replaced if it exists.
+
+    Yields:
+        str, a name in a fresh folder on the same file system, with the same base name.
+    """
+    path = os.path.abspath(path)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=os.path.dirname(path)) as folder:
+        aside = os.path.join(folder, os.path.basename(path))
+        yield aside
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.move(path, os.path.join(folder, "replaced"))  # removed with the folder, after the move below
+        os.replace(aside, path)

@@ -1,0 +1,92 @@
+"""Running `.tflite` files in LiteRT, as an app would."""
+
+import re
+import time
+
+import numpy as np
+
+from vitkeras._optional import require
+from vitkeras._quiet import quiet_stderr
+
+# LiteRT tells of delegates it created and of vendor plug-ins that this machine lacks.
+_CHATTER = re.compile(rb"")
+
+
+class TFLiteRunner:
+    """A file in LiteRT's interpreter, on the CPU with XNNPACK.
+
+    Args:
+        path: str, the `.tflite` file; one input of batch 1, one output.
+        num_threads: int >= 1. Default 2.
+
+    Raises:
+        ImportError: if LiteRT is missing.
+        ValueError: if the file is none, or needs operators that LiteRT's builtins lack.
+    """
+
+    def __init__(self, path, num_threads=2):
+        litert = require("ai_edge_litert.interpreter", "ai-edge-litert", "running a .tflite file", extra="export")
+        with quiet_stderr(_CHATTER):
+            try:
+                self.interpreter = litert.Interpreter(str(path), num_threads=num_threads)
+                self.interpreter.allocate_tensors()
+            except RuntimeError as error:
+                raise ValueError(f"{path!r} does not run in LiteRT: {error}") from error
+        self.input = self.interpreter.get_input_details()[0]
+        self.output = self.interpreter.get_output_details()[0]
+
+    def __call__(self, images):
+        """Runs float images (N, H, W, C) one by one; returns a float32 array with N rows."""
+        return np.stack([self.one(image) for image in images])
+
+    def one(self, image):
+        """Runs one image (H, W, C)."""
+        self.interpreter.set_tensor(self.input["index"], np.asarray(image, "float32")[None])
+        self.interpreter.invoke()
+        return self.interpreter.get_tensor(self.output["index"])[0].copy()
+
+    def partitions(self):
+        """int, the number of parts that the XNNPACK delegate took over; 1 is the whole graph in one."""
+        return sum(details["op_name"] == "DELEGATE" for details in self.interpreter._get_ops_details())
+
+    def latency(self, image, seconds=2.0, most=50):
+        """Median milliseconds of one image, over up to `most` runs or `seconds`."""
+        runs, end = [], time.perf_counter() + seconds
+        self.one(image)
+        while len(runs) < most and (not runs or time.perf_counter() < end):
+            start = time.perf_counter()
+            self.one(image)
+            runs.append(1e3 * (time.perf_counter() - start))
+        return float(np.median(runs))
+
+
+def is_fully_accelerated(path):
+    """Whether LiteRT's CompiledModel hands every operator of the file to the CPU's accelerator."""
+    compiled = require("ai_edge_litert.compiled_model", "ai-edge-litert", "checking a .tflite file", extra="export")
+    with quiet_stderr(_CHATTER):
+        return bool(compiled.CompiledModel.from_file(str(path)).is_fully_accelerated())
+
+
+def run_tflite(path, images, num_threads=2):
+    """Runs a `.tflite` file on images.
+
+    Args:
+        path: str, from `to_tflite`.
+        images: array (N, H, W, C) of pixels 0...255, any real dtype.
+        num_threads: int >= 1. Default 2.
+
+    Returns:
+        float32 array with N rows: logits, probabilities or features.
+
+    Raises:
+        ValueError: if the images have another shape than the file's input, or the file does not run.
+
+    Example:
+        >>> run_tflite("photos.tflite", images).argmax(axis=1)              # doctest: +SKIP
+    """
+    runner = TFLiteRunner(path, num_threads)
+    images = np.asarray(images)
+    shape = tuple(runner.input["shape"][1:])
+    if images.ndim != 4 or images.shape[1:] != shape or not len(images):
+        raise ValueError(f"images must have shape (N, {', '.join(map(str, shape))}), received {images.shape}.")
+    return runner(images)
