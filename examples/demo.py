@@ -12,7 +12,6 @@ import html
 import io
 import json
 import os
-import statistics
 import sys
 import time
 
@@ -45,11 +44,12 @@ def main(argv=None):
     splits = data.open_dataset("digits")
     images, labels = data.raw_images(splits.test, model.input_shape[1:3])
     paths = {preset: os.path.join(out, f"digits_{preset}.tflite") for preset in PRESETS}
+    reports = {}
     for preset, path in paths.items():
-        report = export.to_tflite(
-            model, path, preset=preset, labels=splits.class_names, verify_images=images[:100], overwrite=True
+        reports[preset] = export.to_tflite(
+            model, path, preset=preset, labels=splits.class_names, verify_images=images, overwrite=True
         )
-        print(report.as_text(), flush=True)
+        print(reports[preset].as_text(), flush=True)
 
     print("3/3  running every test image", flush=True)
     scores = {"keras": model.predict(preprocess_input(images), verbose=0)}
@@ -61,7 +61,7 @@ def main(argv=None):
             "accuracy": float((predicted[name] == labels).mean()),
             "agreement": float((predicted[name] == predicted["keras"]).mean()),
             "bytes": os.path.getsize(paths.get(name, os.path.join(run, "model.keras"))),
-            "milliseconds": latency(paths[name], images) if name in paths else None,
+            "milliseconds": reports[name].latency_ms if name in paths else None,
         }
         for name in scores
     ]
@@ -75,18 +75,6 @@ def main(argv=None):
     write(os.path.join(out, "report.html"), page(rows, len(labels), curve, cards))
     print(f"report: {os.path.join(out, 'report.html')}   ({results['seconds']:.0f} s)")
     return 0
-
-
-def latency(path, images, repeats=50):
-    """Median milliseconds of one image through a file."""
-    from vitkeras import export
-
-    runs = []
-    for image in images[:repeats]:
-        start = time.perf_counter()
-        export.run_tflite(path, image[None])
-        runs.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(runs)
 
 
 def table(rows):

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 
-from vitkeras._quiet import import_tensorflow, quiet_stderr
+from .quiet import quiet
 
 
 def main(argv=None):
@@ -90,13 +90,12 @@ def _main(arguments):
 def _load(path):
     if not os.path.isfile(path):
         raise FileNotFoundError(f"--model {path!r} is not a file.")
-    import_tensorflow()
     import keras
 
     import vitkeras  # noqa: F401  (registers the layers)
 
     try:
-        with quiet_stderr():
+        with quiet():
             return keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError, OSError, KeyError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,11 +1,8 @@
 """int8 from the one float file, through ai-edge-quantizer."""
 
-import contextlib
-import io
-import re
-
 from vitkeras._optional import require
-from vitkeras._quiet import quiet_stderr
+
+from .quiet import quiet
 
 
 def quantize_dynamic(float_path, path):
@@ -21,7 +18,7 @@ def quantize_dynamic(float_path, path):
     purpose = "int8 export"
     quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", purpose, extra="export")
     recipe = require("ai_edge_quantizer.recipe", "ai-edge-quantizer", purpose, extra="export")
-    with quiet_stderr(re.compile(rb"")), contextlib.redirect_stdout(io.StringIO()):
+    with quiet():
         engine = quantizer.Quantizer(float_path)
         engine.load_quantization_recipe(recipe.dynamic_wi8_afp32())
         quantized = engine.quantize(None, enable_progress_report=False).quantized_model

@@ -1,15 +1,12 @@
 """Running `.tflite` files in LiteRT, as an app would."""
 
-import re
 import time
 
 import numpy as np
 
 from vitkeras._optional import require
-from vitkeras._quiet import quiet_stderr
 
-# LiteRT tells of delegates it created and of vendor plug-ins that this machine lacks.
-_CHATTER = re.compile(rb"")
+from .quiet import quiet
 
 
 class TFLiteRunner:
@@ -26,7 +23,7 @@ class TFLiteRunner:
 
     def __init__(self, path, num_threads=2):
         litert = require("ai_edge_litert.interpreter", "ai-edge-litert", "running a .tflite file", extra="export")
-        with quiet_stderr(_CHATTER):
+        with quiet():
             try:
                 self.interpreter = litert.Interpreter(str(path), num_threads=num_threads)
                 self.interpreter.allocate_tensors()
@@ -63,7 +60,7 @@ class TFLiteRunner:
 def is_fully_accelerated(path):
     """Whether LiteRT's CompiledModel hands every operator of the file to the CPU's accelerator."""
     compiled = require("ai_edge_litert.compiled_model", "ai-edge-litert", "checking a .tflite file", extra="export")
-    with quiet_stderr(_CHATTER):
+    with quiet():
         return bool(compiled.CompiledModel.from_file(str(path)).is_fully_accelerated())
 
 

@@ -4,20 +4,18 @@ import difflib
 import hashlib
 import importlib.metadata as metadata
 import os
-import re
 import tempfile
 from dataclasses import dataclass
 
 import keras
 import numpy as np
 
-from vitkeras._quiet import quiet_stderr
-
 from . import checks
 from . import labels as labels_module
 from .files import check_output, written_aside
 from .graph import check_model, export_model, output_name, serving_module, tensorflow
 from .quantize import quantize_dynamic
+from .quiet import quiet
 from .report import ExportReport
 from .runtime import TFLiteRunner, is_fully_accelerated
 
@@ -120,8 +118,7 @@ def make_file(model, rule, path):
 def convert(model, path):
     """Writes the float32 file: batch 1, a named signature, builtin operators only."""
     tf = tensorflow()
-    # The converter reports on stderr, at length, what it did; errors come as exceptions and let everything through.
-    with tempfile.TemporaryDirectory() as folder, quiet_stderr(re.compile(rb"")):
+    with tempfile.TemporaryDirectory() as folder, quiet():
         module, _ = serving_module(model, batch_size=1)
         tf.saved_model.save(module, folder, signatures={"serving_default": module.serve})
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
@@ -163,7 +160,12 @@ def _images(model, verify_images, pixel_input):
 
 
 def keras_outputs(model, images, pixel_input, batch_size=8):
-    """float32 outputs of the original model for images as the file takes them."""
+    """float32 outputs of the Keras model for images as the file takes them.
+
+    A model with a reduced-precision policy is compared in float32, as the file computes.
+    """
+    if any(layer.compute_dtype != "float32" for layer in model.layers):
+        model = export_model(model, pixel_input=False)
     inputs = images / 127.5 - 1 if pixel_input else images
     parts = [inputs[i : i + batch_size] for i in range(0, len(inputs), batch_size)]
     return np.concatenate([keras.ops.convert_to_numpy(model(part, training=False)).astype("float32") for part in parts])
@@ -179,7 +181,10 @@ def _check(file, path, model, preset, images, synthetic, pixel_input, num_thread
     checks.check_acceleration(partitions, accelerated)
     reference = keras_outputs(model, images, pixel_input)
     comparison = checks.compare(reference, runner(images))
-    checks.check_numbers(comparison, reference, rule, synthetic)
+    # On made-up images, and of features, the highest output means nothing: it is reported, not required.
+    checks.check_numbers(
+        comparison, reference, rule, needs_agreement=not synthetic and output_name(model) != "features"
+    )
     with open(file, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return ExportReport(

@@ -10,8 +10,6 @@ import json
 import os
 import sys
 
-from vitkeras._quiet import import_tensorflow
-
 from . import cli
 from .config import as_dict
 from .configs.finetune import CONFIGS
@@ -164,7 +162,6 @@ def _main(argv):
         return
     if not config.data.spec:
         raise ValueError("--data is needed: folder:PATH, tfds:NAME or digits.")
-    import_tensorflow()
     cli.prepare_workdir(arguments.workdir, config, arguments.overwrite)
     metrics, model, class_names = finetune(config, arguments.workdir)
     save(arguments.workdir, model, class_names, metrics)
