@@ -45,15 +45,19 @@ def check_graph(path):
     check_buffers(path)
     graph = read_graph(path)
     require_check("one graph", len(graph.subgraphs) == 1, "1 subgraph", len(graph.subgraphs))
-    custom = [code.customCode.decode() for code in graph.operatorCodes if code.customCode]
+    custom = [_text(code.customCode) for code in graph.operatorCodes if code.customCode]
     require_check("builtin operators", not custom, "builtin operators only", f"custom operators {custom}")
     for tensor in graph.subgraphs[0].tensors:
-        name, shape = tensor.name.decode(errors="replace"), [] if tensor.shape is None else list(tensor.shape)
+        name, shape = _text(tensor.name), [] if tensor.shape is None else list(tensor.shape)
         require_check("rank", len(shape) <= MAX_RANK, f"rank <= {MAX_RANK}", f"shape {shape} of {name!r}")
         signature = shape if tensor.shapeSignature is None else list(tensor.shapeSignature)
         require_check("static shapes", -1 not in signature, "fixed sizes", f"shape {signature} of {name!r}")
     names = [tools.opcode_to_name(graph, operator.opcodeIndex) for operator in graph.subgraphs[0].operators]
     return dict(collections.Counter(names))
+
+
+def _text(name):
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
 def check_buffers(path):

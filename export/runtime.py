@@ -27,7 +27,7 @@ class TFLiteRunner:
             try:
                 self.interpreter = litert.Interpreter(str(path), num_threads=num_threads)
                 self.interpreter.allocate_tensors()
-            except RuntimeError as error:
+            except (RuntimeError, ValueError) as error:
                 raise ValueError(f"{path!r} does not run in LiteRT: {error}") from error
         self.input = self.interpreter.get_input_details()[0]
         self.output = self.interpreter.get_output_details()[0]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+from vitkeras._optional import require
+
 from . import checks
 from . import labels as labels_module
 from .files import check_output, written_aside
@@ -92,6 +94,7 @@ def to_tflite(
     if calibration_images is not None:
         raise ValueError(f"calibration_images must be None: preset {preset!r} needs no calibration.")
     check_output(path, overwrite)
+    _require_tools(PRESETS[preset])
     check_model(model)
     if labels is not None:
         labels = labels_module.check_labels(labels, model.output_shape[-1])
@@ -102,6 +105,14 @@ def to_tflite(
         if labels is not None:
             labels_module.append_labels(aside, labels)
         return _check(aside, path, model, preset, images, verify_images is None, pixel_input, num_threads)
+
+
+def _require_tools(rule):
+    """Raises ImportError before any work if a package is missing."""
+    tensorflow()
+    require("ai_edge_litert.interpreter", "ai-edge-litert", "exporting", extra="export")
+    if rule.quantize is not None:
+        require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", "int8 export", extra="export")
 
 
 def make_file(model, rule, path):
