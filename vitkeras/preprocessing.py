@@ -24,7 +24,8 @@ def preprocess_input(x):
         >>> preprocess_input(np.array([0, 255], "uint8"))
         array([-1.,  1.], dtype=float32)
     """
-    x = keras.ops.cast(x, "float32") if keras.ops.is_tensor(x) else np.asarray(x, "float32")
+    symbolic = isinstance(x, keras.KerasTensor) or keras.ops.is_tensor(x)
+    x = keras.ops.cast(x, "float32") if symbolic else np.asarray(x, "float32")
     return (x - 127.5) / 127.5
 
 
@@ -80,5 +81,8 @@ def _imagenet21k_names():
     for kind in ("ids", "lemmas"):
         path = fetch(_IMAGENET21K.format(kind), f"names/imagenet21k_wordnet_{kind}.txt")
         with open(path, encoding="utf-8") as file:
-            columns.append(file.read().splitlines())
-    return list(zip(*columns, strict=True))
+            lines = file.read().splitlines()
+        if len(lines) != 21843:
+            raise ValueError(f"{path!r} must hold 21843 lines, received {len(lines)}.")
+        columns.append(lines)
+    return list(zip(*columns))

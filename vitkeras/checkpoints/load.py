@@ -69,6 +69,7 @@ def load_checkpoint(model, path, load_head=True, position_grid=None, input_mean=
             if slot.key == POSITION_KEY:
                 array = resize(array)
             slot.variable.assign(array.reshape(slot.variable.shape))
+            del array  # before the next is read: one array in memory at a time
     if normalisation is not None:
         normalisation.fold()
     if loads_head and resize.shrinks():
@@ -172,7 +173,7 @@ def _check_schema(file, slots, loads_head, resize):
 
 
 def _check_values(file, slots):
-    """Reads each array once, so that a damaged one is found before the first weight changes; returns what to warn of."""
+    """Reads each array once, so that a bad one is found before the first weight changes; returns what to warn of."""
     faults, notes = [], []
     for slot in slots:
         array = file.read(slot.key)
@@ -183,15 +184,15 @@ def _check_values(file, slots):
                 f"checkpoint {file.path!r} has an all-zero head: every class gets the same score. "
                 "Use include_top=False, or vitkeras.with_new_head and fine-tune."
             )
+        del array
     _refuse(file, faults)
     return notes
 
 
 def _refuse(file, faults):
     if faults:
-        raise ValueError(
-            f"checkpoint {file.path!r} does not fit the model ({len(faults)} faults): {'; '.join(faults)}."
-        )
+        count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+        raise ValueError(f"checkpoint {file.path!r} does not fit the model ({count}): {'; '.join(faults)}.")
 
 
 def _lower_resolution_note(path, model, resize):

@@ -72,6 +72,8 @@ class NpzFile:
                 if name in self._members:
                     raise ValueError(f"checkpoint {self.path!r} holds the array {name!r} twice.")
                 self._members[name], self.headers[name] = info, self._header(info)
+            if not self.headers:
+                raise ValueError(f"checkpoint {self.path!r} holds no arrays.")
         except BaseException:
             self._archive.close()
             raise
@@ -89,7 +91,7 @@ class NpzFile:
                 shape, _, dtype = _HEADER_READERS[version](stream)
                 header_size = stream.tell()
         except _DAMAGE as error:
-            raise ValueError(f"{self._where(info)}: not a NumPy array ({error}).") from error
+            raise ValueError(f"{self._where(info)}: damaged or not a NumPy array ({error}).") from error
         if dtype.hasobject:
             raise ValueError(f"{self._where(info)}: holds Python objects, which are never loaded.")
         expected = header_size + dtype.itemsize * math.prod(shape)

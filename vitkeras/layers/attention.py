@@ -61,7 +61,8 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         ValueError: if D is not a multiple of `num_heads`.
 
     Example:
-        >>> MultiHeadSelfAttention(num_heads=3)(keras.ops.ones((2, 5, 48))).shape
+        >>> tuple(MultiHeadSelfAttention(num_heads=3)(keras.ops.ones((2, 5, 48))).shape)
+        (2, 5, 48)
     """
 
     def __init__(self, num_heads, dropout_rate=0.0, **kwargs):

@@ -18,7 +18,8 @@ class ClassToken(keras.layers.Layer):
         Tensor (B, N + 1, D), the class token at index 0.
 
     Example:
-        >>> ClassToken()(keras.ops.ones((2, 5, 48))).shape
+        >>> tuple(ClassToken()(keras.ops.ones((2, 5, 48))).shape)
+        (2, 6, 48)
     """
 
     def build(self, input_shape):

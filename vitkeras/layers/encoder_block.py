@@ -32,7 +32,8 @@ class EncoderBlock(keras.layers.Layer):
         Tensor (B, N, D).
 
     Example:
-        >>> EncoderBlock(num_heads=3, mlp_dim=96)(keras.ops.ones((2, 5, 48))).shape
+        >>> tuple(EncoderBlock(num_heads=3, mlp_dim=96)(keras.ops.ones((2, 5, 48))).shape)
+        (2, 5, 48)
     """
 
     def __init__(

@@ -29,7 +29,8 @@ class LayerNorm(keras.layers.Layer):
         ValueError: if `epsilon` is negative.
 
     Example:
-        >>> LayerNorm()(keras.ops.ones((2, 5, 48))).shape
+        >>> tuple(LayerNorm()(keras.ops.ones((2, 5, 48))).shape)
+        (2, 5, 48)
     """
 
     def __init__(self, epsilon=1e-6, **kwargs):

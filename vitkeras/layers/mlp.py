@@ -43,7 +43,8 @@ class MlpBlock(keras.layers.Layer):
         ValueError: if `activation` is neither kind of GELU.
 
     Example:
-        >>> MlpBlock(mlp_dim=96)(keras.ops.ones((2, 5, 48))).shape
+        >>> tuple(MlpBlock(mlp_dim=96)(keras.ops.ones((2, 5, 48))).shape)
+        (2, 5, 48)
     """
 
     def __init__(self, mlp_dim, activation="gelu_tanh", dropout_rate=0.0, **kwargs):

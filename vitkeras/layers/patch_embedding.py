@@ -35,7 +35,8 @@ class PatchEmbedding(keras.layers.Layer):
         ValueError: if the image has another rank, or a side that is not a multiple of the patch.
 
     Example:
-        >>> PatchEmbedding(patch_size=16, hidden_dim=48)(keras.ops.ones((2, 32, 64, 3))).shape
+        >>> tuple(PatchEmbedding(patch_size=16, hidden_dim=48)(keras.ops.ones((2, 32, 64, 3))).shape)
+        (2, 2, 4, 48)
     """
 
     def __init__(self, patch_size, hidden_dim, **kwargs):
@@ -62,6 +63,8 @@ class PatchEmbedding(keras.layers.Layer):
                     f"image {side} must be a multiple of the patch {side} {patch}, "
                     f"received {size} (remainder {size % patch})."
                 )
+        # Checked here because a functional model lets a single channel pass for any number of them.
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: input_shape[-1]})
         self.projection.build(input_shape)
 
     def call(self, images):

@@ -30,7 +30,8 @@ class PositionEmbedding(keras.layers.Layer):
         ValueError: if the number of tokens does not match the grid.
 
     Example:
-        >>> PositionEmbedding(grid_size=(2, 3))(keras.ops.ones((2, 7, 48))).shape
+        >>> tuple(PositionEmbedding(grid_size=(2, 3))(keras.ops.ones((2, 7, 48))).shape)
+        (2, 7, 48)
     """
 
     def __init__(self, grid_size, num_prefix_tokens=1, **kwargs):
@@ -102,7 +103,8 @@ def resize_position_embedding(embedding, old_grid, new_grid, num_prefix_tokens=1
         ValueError: for an unknown method or an embedding that does not fit `old_grid`.
 
     Example:
-        >>> resize_position_embedding(np.ones((1, 5, 8)), (2, 2), (3, 5)).shape
+        >>> tuple(resize_position_embedding(np.ones((1, 5, 8)), (2, 2), (3, 5)).shape)
+        (1, 16, 8)
     """
     if method not in RESIZE_METHODS:
         raise ValueError(f"method must be one of {tuple(RESIZE_METHODS)}, received {method!r}.")

@@ -23,7 +23,8 @@ class StochasticDepth(keras.layers.Layer):
         ValueError: if `rate` is outside [0, 1).
 
     Example:
-        >>> StochasticDepth(0.1)(keras.ops.ones((2, 5, 48)), training=True).shape
+        >>> tuple(StochasticDepth(0.1)(keras.ops.ones((2, 5, 48)), training=True).shape)
+        (2, 5, 48)
     """
 
     def __init__(self, rate=0.0, seed=None, **kwargs):

@@ -28,7 +28,8 @@ class TokenPooling(keras.layers.Layer):
         ValueError: for an unknown pooling, or "token" without a class token.
 
     Example:
-        >>> TokenPooling("token")(keras.ops.ones((2, 5, 48))).shape
+        >>> tuple(TokenPooling("token")(keras.ops.ones((2, 5, 48))).shape)
+        (2, 48)
     """
 
     def __init__(self, pooling, num_prefix_tokens=1, **kwargs):

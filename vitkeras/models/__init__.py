@@ -18,9 +18,9 @@ from vitkeras.models.vit import VisionTransformer
 
 __all__ = [
     "VARIANTS",
+    "ViTB8",
     "ViTB16",
     "ViTB32",
-    "ViTB8",
     "ViTH14",
     "ViTL16",
     "ViTL32",

@@ -4,7 +4,7 @@ import keras
 
 from vitkeras import layers
 from vitkeras.layers.patch_embedding import pair
-from vitkeras.layers.position_embedding import resize_position_embedding
+from vitkeras.layers.position_embedding import RESIZE_METHODS, resize_position_embedding
 from vitkeras.models.vit import zero_head
 
 
@@ -31,6 +31,8 @@ def at_resolution(model, image_size, method="bilinear"):
         (None, 384, 256, 3)
     """
     image_size = pair(image_size, "image_size")
+    if method not in RESIZE_METHODS:
+        raise ValueError(f"method must be one of {tuple(RESIZE_METHODS)}, received {method!r}.")
     patch = _layer(model, layers.PatchEmbedding)
     if any(size % side for size, side in zip(image_size, patch.patch_size)):
         raise ValueError(f"image_size must be a multiple of the patch size {patch.patch_size}, received {image_size}.")
@@ -43,8 +45,9 @@ def at_resolution(model, image_size, method="bilinear"):
         return type(layer).from_config(config)
 
     image = keras.Input((*image_size, model.input_shape[-1]), name=model.inputs[0].name, dtype=model.inputs[0].dtype)
-    new = keras.models.clone_model(model, input_tensors=image, clone_function=clone_layer)
-    for old_layer, new_layer in zip(model.layers, new.layers):
+    inputs = keras.tree.pack_sequence_as(model.input, [image])
+    new = keras.models.clone_model(model, input_tensors=inputs, clone_function=clone_layer)
+    for old_layer, new_layer in zip(model.layers, new.layers, strict=True):
         if isinstance(old_layer, layers.PositionEmbedding):
             embedding = resize_position_embedding(
                 keras.ops.convert_to_numpy(old_layer.embedding),
@@ -91,13 +94,13 @@ def with_new_head(model, classes, classifier_activation="softmax"):
             f"model must give one vector an image to carry a head, its features have shape {tuple(features.shape)}; "
             "build it with pooling='token'."
         )
-    old = keras.Model(model.inputs, features, name=model.name)
+    old = keras.Model(model.input, features, name=model.name)
     new = keras.models.clone_model(old)
-    for old_layer, new_layer in zip(old.layers, new.layers):
+    for old_layer, new_layer in zip(old.layers, new.layers, strict=True):
         _copy_weights(old_layer, new_layer)
     policy = _layer(model, layers.PatchEmbedding).dtype_policy
     outputs = zero_head(classes, classifier_activation, policy)(new.output)
-    return keras.Model(new.inputs, outputs, name=model.name)
+    return keras.Model(new.input, outputs, name=model.name)
 
 
 def _layer(model, kind):

@@ -128,9 +128,10 @@ def _variant_function(function_name, variant, title, default_weights):
 
     row = VARIANTS[variant]
     function.__name__ = function.__qualname__ = function_name
-    function.__doc__ = f"""Builds {title}: {row.num_layers} layers, hidden size {row.hidden_dim}, {row.num_heads} heads (paper Table 1).
+    function.__doc__ = f"""Builds {title}: {row.num_layers} layers, hidden size {row.hidden_dim}, {row.num_heads} heads.
 
-    Images are expected as -1...1: `vitkeras.preprocess_input` makes them from 0...255.
+    The sizes are those of paper Table 1, Ti and S those of AugReg (arXiv 2106.10270). Images are expected
+    as -1...1: `vitkeras.preprocess_input` makes them from 0...255.
 
     Args:
         include_top: bool, whether the classification head is built. Default True.
@@ -155,7 +156,8 @@ def _variant_function(function_name, variant, title, default_weights):
         ConnectionError: if published weights are neither cached nor reachable.
 
     Example:
-        >>> {function_name}(weights=None, input_shape=(64, 96, 3), classes=7).output_shape
+        >>> model = {function_name}(weights=None, input_shape=({2 * row.patch_size}, {3 * row.patch_size}, 3), classes=7)
+        >>> model.output_shape
         (None, 7)
     """
     return function

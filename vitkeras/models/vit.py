@@ -83,11 +83,16 @@ def VisionTransformer(
     _check("position_embedding", position_embedding, POSITION_EMBEDDINGS)
     _check("pooling", pooling, POOLINGS)
     check_gelu(activation)
-    for argument, value in dict(num_layers=num_layers, hidden_dim=hidden_dim, mlp_dim=mlp_dim).items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{argument} must be a positive int, received {value!r}.")
-    if include_top and (not isinstance(classes, int) or classes < 1):
-        raise ValueError(f"classes must be a positive int with include_top=True, received {classes!r}.")
+    _check_sizes(num_layers=num_layers, hidden_dim=hidden_dim, num_heads=num_heads, mlp_dim=mlp_dim)
+    if include_top:
+        _check_sizes(classes=classes)
+    if representation_size is not None:
+        _check_sizes(representation_size=representation_size)
+    _check_rates(
+        dropout_rate=dropout_rate,
+        attention_dropout_rate=attention_dropout_rate,
+        stochastic_depth_rate=stochastic_depth_rate,
+    )
     if include_top and pooling is not None:
         raise ValueError(f"pooling is for include_top=False, received {pooling!r} with include_top=True.")
 
@@ -128,6 +133,8 @@ def VisionTransformer(
         x = zero_head(classes, classifier_activation)(x)  # (B, K)
 
     inputs = image if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
+    if isinstance(inputs, list) and len(inputs) == 1:
+        inputs = inputs[0]  # a list would make Keras warn whenever the model gets a plain array
     model = keras.Model(inputs, x, name=name or "vision_transformer")
     if weights is not None:
         load_weights(model, weights, include_top)
@@ -144,6 +151,18 @@ def zero_head(classes, activation, dtype=None):
 def _check(argument, value, allowed):
     if value not in allowed:
         raise ValueError(f"{argument} must be one of {allowed}, received {value!r}.")
+
+
+def _check_sizes(**sizes):
+    for argument, value in sizes.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{argument} must be a positive int, received {value!r}.")
+
+
+def _check_rates(**rates):
+    for argument, value in rates.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{argument} must be in [0, 1), received {value!r}.")
 
 
 def _image_input(input_shape, input_tensor):

@@ -31,15 +31,18 @@ def find_weights(weights, variant, image_size):
         raise
 
 
-def load_weights(model, weights, include_top=True):
-    """Loads a path, an address or a `PublishedFile` into `model`, the head too if `include_top`."""
+def load_weights(model, weights, include_top=True, **kwargs):
+    """Loads a path, an address or a `PublishedFile` into `model`, the head too if `include_top`.
+
+    `kwargs` are `load_checkpoint`'s own, such as `input_mean`.
+    """
     if hasattr(weights, "url"):
         path = fetch(weights.url, weights.path)
     elif isinstance(weights, str) and _is_address(weights):
         path = fetch(weights, _cached_name(weights))
     else:
         path = os.path.expanduser(os.fspath(weights))
-    return load_checkpoint(model, path, load_head=include_top)
+    return load_checkpoint(model, path, load_head=include_top, **kwargs)
 
 
 def _is_address(weights):

@@ -33,8 +33,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for an argument outside its range.
 
     Example:
-        >>> float(WarmupDecay(0.03, total_steps=100, warmup_steps=10)(5))
-        0.015
+        >>> float(WarmupDecay(0.5, total_steps=100, warmup_steps=10)(5))
+        0.25
     """
 
     def __init__(self, base, total_steps, warmup_steps=0, decay="cosine", linear_end=1e-5):

@@ -1,0 +1,111 @@
+"""The table of published files, and what a `weights=` name finds in it."""
+
+import re
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from vitkeras.checkpoints import PublishedFile, find_published, published_files, registry
+from vitkeras.models import VARIANTS
+
+AUGREG = re.compile(
+    r"augreg/(?P<model>[A-Za-z]+_\d+)-i21k-300ep-lr_0\.001-aug_(none|light1|light2|medium1|medium2|strong1|strong2)"
+    r"-wd_0\.(1|03)-do_0\.[01]-sd_0\.[01]--imagenet2012-steps_20k-lr_0\.0[13]-res_(?P<size>224|384)\.npz"
+)
+
+
+@pytest.mark.parametrize("entry", registry.PUBLISHED, ids=lambda entry: entry.name)
+def test_entry(entry):
+    assert entry.url.startswith("https://storage.googleapis.com/vit_models/")
+    assert "+" not in entry.url and entry.url.count("%2B") == entry.path.count("+")
+    assert unquote(urlsplit(entry.url).path) == "/vit_models/" + entry.path
+    assert entry.variant in VARIANTS
+    assert entry.path == entry.name + ".npz" and entry.path.startswith(entry.collection + "/")
+    assert entry.has_pre_logits == (entry.collection == "imagenet21k") == (entry.classes == 21843)
+    assert entry.classes in (1000, 21843) and entry.image_size in (224, 384)
+    assert find_published(entry.name, entry.variant) is entry
+    assert find_published(entry.path, entry.variant) is entry
+    if match := AUGREG.fullmatch(entry.path):
+        assert entry.variant == "vit_" + match["model"].lower().replace("_", "")
+        assert entry.image_size == int(match["size"])
+    else:
+        assert entry.collection != "augreg"
+
+
+def test_urls_with_a_plus_have_it_encoded():
+    url = find_published("imagenet21k+imagenet2012", "vit_b16", 384).url
+    assert url == "https://storage.googleapis.com/vit_models/imagenet21k%2Bimagenet2012/ViT-B_16.npz"
+
+
+def test_names_are_unique():
+    assert len({entry.name for entry in registry.PUBLISHED}) == len(registry.PUBLISHED) == 26
+
+
+@pytest.mark.parametrize(
+    "size, expected",
+    [
+        ("Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03"),
+        ("S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03"),
+        ("S_32", "aug_none-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"),
+        ("B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03"),
+        ("B_32", "aug_light1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"),
+        ("L_16", "aug_strong1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"),
+    ],
+)
+def test_augreg_at_384_is_the_recommended_file(size, expected):
+    entry = find_published("augreg", "vit_" + size.lower().replace("_", ""), 384)
+    assert entry.path == f"augreg/{size}-i21k-300ep-lr_0.001-{expected}-res_384.npz"
+
+
+def test_augreg_b8_at_224_is_the_recommended_file():
+    assert "aug_medium2-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03" in find_published("augreg", "vit_b8").path
+
+
+COLLECTIONS = {
+    "imagenet21k": {"vit_b16", "vit_b32", "vit_b8", "vit_l16", "vit_l32", "vit_h14"},
+    "imagenet21k+imagenet2012": {"vit_b16", "vit_b32", "vit_b8", "vit_l16", "vit_l32"},
+    "augreg": {"vit_ti16", "vit_s16", "vit_s32", "vit_b16", "vit_b32", "vit_b8", "vit_l16"},
+}
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_collection_for_each_variant(collection, variant):
+    if variant in COLLECTIONS[collection]:
+        entry = find_published(collection, variant)
+        assert isinstance(entry, PublishedFile) and (entry.collection, entry.variant) == (collection, variant)
+        assert entry in published_files(variant)
+    else:
+        with pytest.raises(ValueError, match=rf"is neither a file nor a name published for {variant}; nearest: "):
+            find_published(collection, variant)
+
+
+def test_every_variant_has_a_published_file():
+    assert all(published_files(variant) for variant in VARIANTS)
+
+
+@pytest.mark.parametrize("image_size, expected", [(None, 224), (224, 224), (384, 384), (256, 224), (512, 224)], ids=str)
+def test_a_collection_gives_the_file_of_the_resolution_or_the_smallest(image_size, expected):
+    assert find_published("imagenet21k+imagenet2012", "vit_b16", image_size).image_size == expected
+    assert find_published("augreg", "vit_b16", image_size).image_size == expected
+
+
+def test_an_exact_name_wins_over_the_resolution_asked_for():
+    assert find_published("imagenet21k+imagenet2012/ViT-B_16", "vit_b16", 224).image_size == 384
+
+
+@pytest.mark.parametrize(
+    "name, nearest",
+    [
+        ("augrag", "'augreg'"),
+        ("imagenet-21k", "'imagenet21k'"),
+        ("imagenet21k+imagenet2012/ViT-B_16_224", "'imagenet21k+imagenet2012/ViT-B_16-224'"),
+        ("???", "'augreg', 'imagenet21k'"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
+    with pytest.raises(ValueError) as caught:
+        find_published(name, "vit_b16")
+    assert str(caught.value).startswith(
+        f"weights={name!r} is neither a file nor a name published for vit_b16; nearest: {nearest}"
+    )

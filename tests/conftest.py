@@ -1,0 +1,114 @@
+"""What every test may use: golden arrays, the shared test data, fixed seeds, and a comparison that cannot pass by luck.
+
+Nothing heavy is imported here; a test without Keras stays a test without Keras.
+"""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+GOLDEN = Path(__file__).resolve().parent / "golden"
+SEED = 20101929
+
+
+def pytest_configure(config):
+    # Keras hands its variables to np.array when it saves a model; with NumPy 2 the missing `copy` argument of
+    # `Variable.__array__` is a DeprecationWarning that only Keras can act on.
+    config.addinivalue_line(
+        "filterwarnings",
+        "ignore:__array__ implementation doesn't accept a copy keyword"
+        ":DeprecationWarning:keras.src.backend.tensorflow.core",
+    )
+
+
+def load_golden(name):
+    """Returns the arrays of tests/golden/NAME.npz as a dict; `name` with or without the suffix."""
+    with np.load(GOLDEN / f"{name.removesuffix('.npz')}.npz", allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+def assert_close(actual, expected, atol):
+    """Fails unless both have one shape, one kind of dtype, finite values, and differ by at most `atol` anywhere.
+
+    Returns the maximum absolute difference.
+    """
+    actual, expected = _to_numpy(actual), _to_numpy(expected)
+    assert actual.shape == expected.shape, f"shape {actual.shape} is not the expected {expected.shape}"
+    kinds = _kind(actual.dtype), _kind(expected.dtype)
+    assert kinds[0] == kinds[1], f"dtype {actual.dtype} is not of the expected kind, {expected.dtype}"
+    actual, expected = actual.astype("float64"), expected.astype("float64")
+    for name, values in (("actual", actual), ("expected", expected)):
+        bad = values.size - np.count_nonzero(np.isfinite(values))
+        assert not bad, f"{name} holds {bad} values of {values.size} that are not finite"
+    assert actual.size, f"nothing to compare: shape {actual.shape} is empty"
+    difference = np.abs(actual - expected)
+    where = tuple(int(i) for i in np.unravel_index(difference.argmax(), difference.shape))
+    worst = float(difference[where])
+    assert worst <= atol, f"max abs difference {worst:.3g} at {where} is above {atol:g} (mean {difference.mean():.3g})"
+    return worst
+
+
+def _to_numpy(value):
+    if isinstance(value, (np.ndarray, np.generic, list, tuple, int, float)):
+        return np.asarray(value)
+    import keras
+
+    return keras.ops.convert_to_numpy(value)
+
+
+def _kind(dtype):
+    # bfloat16 and the 8-bit floats are of kind "V" to NumPy.
+    return "f" if "float" in dtype.name else dtype.kind
+
+
+@pytest.fixture(name="golden")
+def _golden():
+    """The loader `golden(name)` -> dict of arrays; `golden.path(name)` -> path of the file."""
+    load_golden.path = lambda name: GOLDEN / f"{name.removesuffix('.npz')}.npz"
+    return load_golden
+
+
+@pytest.fixture(name="assert_close")
+def _assert_close():
+    return assert_close
+
+
+@pytest.fixture
+def rng():
+    """A NumPy generator with a fixed seed."""
+    return np.random.default_rng(SEED)
+
+
+@pytest.fixture(scope="session")
+def test_data():
+    """Path of the shared test data (real photos and weights); the test is skipped, with the reason, without it."""
+    setting = os.environ.get("VITKERAS_TEST_DATA")
+    folder = Path(setting) if setting else REPOSITORY.parent / "shared"
+    if not (folder / "data").is_dir():
+        pytest.skip(f"test data absent: {folder}/data is no folder; set VITKERAS_TEST_DATA to the folder that holds it")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _same_state_for_every_test():
+    """Fixed seeds before, the global dtype policy and float type restored after."""
+    random.seed(SEED)
+    np.random.seed(SEED % 2**32)
+    keras = sys.modules.get("keras")
+    if keras is None:
+        yield
+        return
+    keras.utils.set_random_seed(SEED)
+    policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
+    yield
+    keras.config.set_floatx(floatx)
+    keras.config.set_dtype_policy(policy)
