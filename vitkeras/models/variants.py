@@ -156,8 +156,8 @@ def _variant_function(function_name, variant, title, default_weights):
         ConnectionError: if published weights are neither cached nor reachable.
 
     Example:
-        >>> model = {function_name}(weights=None, input_shape=({2 * row.patch_size}, {3 * row.patch_size}, 3), classes=7)
-        >>> model.output_shape
+        >>> shape = ({2 * row.patch_size}, {3 * row.patch_size}, 3)
+        >>> {function_name}(weights=None, input_shape=shape, classes=7).output_shape
         (None, 7)
     """
     return function
