@@ -71,7 +71,10 @@ def test_every_step_equals_the_original(name, build, golden, assert_close):
     )
     assert {"logits", "encoded", "pre_logits", "block_out", "embedding_out", "attention"} == actual.keys()
     for key, value in actual.items():
-        assert_close(value, expected[key], atol=TOLERANCE)
+        # The residual stream reaches 9.6 where logits reach 2.5, and its float32 rounding grows with it: 2.4e-5 was
+        # seen on a processor without AVX-512, where the logits stay within 3e-6.
+        scale = max(1.0, np.abs(expected[key]).max() / 2.5) if key == "block_out" else 1.0
+        assert_close(value, expected[key], atol=TOLERANCE * scale)
     assert_close(actual["logits"], expected["logits_float64"], atol=TOLERANCE)
 
 
