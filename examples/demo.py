@@ -22,7 +22,7 @@ def main(argv=None):
     """Runs the demo; returns the exit code."""
     parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parse.add_argument("--out", default="demo", metavar="DIR")
-    parse.add_argument("--epochs", type=float, default=40, help="passes over the 1,437 training digits")
+    parse.add_argument("--epochs", type=float, default=80, help="passes over the 1,437 training digits")
     arguments = parse.parse_args(argv)
     out, start = arguments.out, time.perf_counter()
     os.makedirs(out, exist_ok=True)
