@@ -9,7 +9,7 @@ EXTRAS_test := $(TF),recipes,export,test
 .PHONY: demo test test-quick lint wheel-check clean
 
 demo: .venv/installed-demo
-	TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python examples/demo.py --out demo
+	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
 
 test: .venv/installed-test
 	$(BIN)/python -m pytest

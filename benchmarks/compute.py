@@ -4,8 +4,9 @@
 
 The bound is the time that all matrix products of the model would take at the rate of a 4096 x 4096 x 4096 float32
 product measured in the same round; a train step (momentum SGD, global norm clipped at 1) counts three forward passes.
-The rounds interleave everything that
-is compared, each framework in a process of its own, and the medians of the per-round ratios are printed.
+The rounds interleave everything that is compared, each framework in a process of its own, and the medians of the
+per-round ratios are printed. TensorFlow's oneDNN kernels, which it leaves off on x86 processors without AVX-512, are on
+unless TF_ENABLE_ONEDNN_OPTS says otherwise.
 
 timm needs PyTorch (`pip install torch torchvision timm`, here or in an environment that --timm-python names); without
 it that row is left out, and the output says so.
@@ -132,6 +133,7 @@ def main():
         tasks = {"vitkeras": vitkeras_tasks, "timm": timm_tasks}[arguments.worker]
         return serve(tasks(arguments.variant, arguments.batch))
 
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # read by the workers' TensorFlow
     workers = {"vitkeras": Worker("vitkeras", arguments)}
     if subprocess.run([arguments.timm_python, "-c", "import timm"], capture_output=True).returncode == 0:
         workers["timm"] = Worker("timm", arguments)
@@ -152,6 +154,7 @@ def main():
         "batch": arguments.batch,
         "cpus": os.cpu_count(),
         "rounds": arguments.rounds,
+        "onednn": os.environ["TF_ENABLE_ONEDNN_OPTS"],
     }
     for task, passes in (("inference", 1), ("train", 3)):
         ours = seconds["vitkeras", task]

@@ -105,7 +105,8 @@ def digit_cards(images, labels, predicted, names, count=40):
             for name, p in predicted.items()
         )
         truth = html.escape(names[labels[i]])
-        cards.append(f'<figure><img alt="digit {truth}" src="{data_uri(buffer.getvalue())}">{answers}</figure>')
+        picture = f'<img alt="digit {truth}" src="{data_uri(buffer.getvalue())}">'
+        cards.append(f"<figure>{picture}<div><span>label</span> <b>{truth}</b></div>{answers}</figure>")
     return "\n".join(cards)
 
 
@@ -126,9 +127,11 @@ def page(rows, count, curve, cards):
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>vitkeras: digits, from training to int8</title>
 <style>
-:root {{ color-scheme: light dark; --ink: #1c1f24; --paper: #fff; --line: #d6dae0; --soft: #f4f6f8; }}
+:root {{ color-scheme: light dark; --ink: #1c1f24; --paper: #fff; --line: #d6dae0; --soft: #f4f6f8;
+  --good: #1a7f37; --bad: #d1242f; }}
 @media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #e7eaee; --paper: #15181c; --line: #353b43; --soft: #20252b; }} }}
+  :root {{ --ink: #e7eaee; --paper: #15181c; --line: #353b43; --soft: #20252b;
+    --good: #4ac26b; --bad: #ff7b72; }} }}
 body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem; }}
 table {{ border-collapse: collapse; width: 100%; }} th, td {{ text-align: right; padding: .4rem .7rem;
@@ -138,7 +141,7 @@ img.curve {{ width: 100%; background: #fff; border-radius: .5rem; }}
 figure {{ margin: 0; padding: .6rem; background: var(--soft); border-radius: .5rem; font-size: .8rem; }}
 figure img {{ width: 64px; height: 64px; display: block; margin: 0 auto .4rem; image-rendering: pixelated; }}
 figure div {{ display: flex; justify-content: space-between; }}
-.good b {{ color: #1a7f37; }} .bad b {{ color: #d1242f; }}
+.good b {{ color: var(--good); }} .bad b {{ color: var(--bad); }}
 </style>
 <h1>Digits, from training to an int8 file</h1>
 <p>A Vision Transformer of 4 layers, trained from scratch on scikit-learn's handwritten digits, exported to TFLite and

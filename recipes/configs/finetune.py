@@ -19,7 +19,7 @@ def photos_s14():
         data=DataConfig(image_size=(224, 224), crop_area=(0.25, 1.0)),
         model=ModelConfig("vit_s16", patch_size=14, activation="gelu", weights_input="imagenet"),
         optimizer=OptimizerConfig("sgd", learning_rate=0.01),
-        train=TrainConfig(batch_size=32, epochs=10),
+        train=TrainConfig(batch_size=32, epochs=3),
     )
 
 
