@@ -104,6 +104,12 @@ class TrainConfig:
     seed: int = 0
     mixed_precision: bool = False
 
+    def __post_init__(self):
+        for name in ("batch_size", "epochs", "steps", "accumulate", "log_every", "evaluate_every"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"train.{name} must be above 0, received {value}.")
+
 
 @dataclass(frozen=True)
 class FinetuneConfig:

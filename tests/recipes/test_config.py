@@ -62,3 +62,10 @@ def test_configurations_are_frozen_and_plain(name):
         config.train = None
     assert json.loads(json.dumps(as_dict(config)))["model"]["variant"] == config.model.variant
     assert CONFIGS[name].__doc__
+
+
+@pytest.mark.parametrize("name", ["batch_size", "epochs", "steps", "accumulate", "log_every", "evaluate_every"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_lengths_are_positive(name, value):
+    with pytest.raises(ValueError, match=rf"train.{name} must be above 0, received {value}"):
+        override(CONFIGS["digits"](), [f"train.{name}={value}"])
