@@ -102,7 +102,7 @@ def test_mixed_precision_and_accumulation(tmp_path):
         (["--weights", "augrag"], (), "nearest: 'augreg'"),
         (["--weights", "/no/such.npz"], (), "there is no such file"),
         ([], ("train.batch_size=5000",), "train.batch_size must be at most the 1437 training images, received 5000"),
-        ([], ("data.image_size=(30, 48)",), "image height must be a multiple of the patch height 4, received 30"),
+        ([], ("data.image_size=(30, 48)",), "image height must be a multiple of the patch height 8, received 30"),
         ([], ("optimizer.name=adam",), "optimizer must be 'sgd' or 'adamw', received 'adam'; nearest: 'adamw'"),
         ([], ("train.accumulate=5", "train.batch_size=12"), "multiple of replicas x accumulate = 5, received 12"),
         ([], ("model.variant=vit_b15",), "vit_b15"),
