@@ -63,3 +63,13 @@ def compiled(layer, how):
         trainable, fixed = ([v.value for v in g] for g in (layer.trainable_variables, layer.non_trainable_variables))
         return jax.jit(lambda x: layer.stateless_call(trainable, fixed, x)[0])
     pytest.skip(f"no compile helper for the {BACKEND} backend")
+
+
+def traced_for_any_size(model):
+    """`model` as one graph whose height and width are not known while it is traced."""
+    if BACKEND != "tensorflow":
+        pytest.skip(f"the {BACKEND} backend traces a graph for each size: there is none without known sides")
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec((None, None, None, model.input_shape[-1]), "float32")]
+    return tf.function(lambda x: model(x), input_signature=signature, autograph=False)

@@ -53,6 +53,78 @@ ERRORS = {
         lambda: layers.PositionEmbedding((5, 7))(np.ones((2, 35, 13), "float32")),
         "tokens must number 36 (1 prefix + grid (5, 7)), received shape (2, 35, 13).",
     ),
+    "map of another shape with as many positions": (
+        lambda: layers.PositionEmbedding((5, 7), 0)(np.ones((2, 7, 5, 13), "float32")),
+        "tokens must number 35 (0 prefix + grid (5, 7)), received shape (2, 7, 5, 13).",
+    ),
+    "map with prefix tokens": (
+        lambda: layers.PositionEmbedding((5, 7))(np.ones((2, 5, 7, 13), "float32")),
+        "tokens must have shape (batch, tokens, hidden_dim) with 1 prefix tokens, received (2, 5, 7, 13).",
+    ),
+    "two dimensions of an odd width": (
+        lambda: layers.PositionEmbedding2D((5, 7))(np.ones((2, 36, 13), "float32")),
+        "hidden_dim must be even for two-dimensional position embeddings, received 13.",
+    ),
+    "two dimensions, tokens that don't fit": (
+        lambda: layers.PositionEmbedding2D((5, 7), 2)(np.ones((2, 36, 14), "float32")),
+        "tokens must number 37 (2 prefix + grid (5, 7)), received shape (2, 36, 14).",
+    ),
+    "two dimensions, grid of three": (
+        lambda: layers.PositionEmbedding2D((5, 7, 9)),
+        "grid_size must be a positive int or a pair (height, width) of them, received (5, 7, 9).",
+    ),
+    "relative positions of unknown tokens": (
+        lambda: layers.RelativePositionLogits()(keras.Input((3, None, 5))),
+        "relative positions need a known number of tokens above 0, received None.",
+    ),
+    "relative positions of prefix tokens alone": (
+        lambda: layers.RelativePositionLogits(2)(np.ones((2, 3, 2, 5), "float32")),
+        "relative positions need a known number of tokens above 2, received 2.",
+    ),
+    "relative positions of another length": (
+        lambda: relative_of_seven()(np.ones((2, 3, 5, 5), "float32")),
+        "tokens must number 7, for which this layer was built, received 5.",
+    ),
+    "negative prefix": (
+        lambda: layers.RelativePositionLogits(-1),
+        "num_prefix_tokens must be an int >= 0, received -1.",
+    ),
+    "axial heads": (lambda: layers.AxialAttention(0), "num_heads must be a positive int, received 0."),
+    "axial heads divide the width": (
+        lambda: layers.AxialEncoderBlock(4, 11)(np.ones((2, 5, 7, 15), "float32")),
+        "hidden_dim must be a multiple of num_heads 4, received 15.",
+    ),
+    "axial attention of an unknown width": (
+        lambda: layers.AxialAttention(3)(keras.Input((5, None, 15))),
+        "relative positions need a known number of tokens above 0, received None.",
+    ),
+    "filters": (lambda: layers.StdConv(0, 3), "filters must be a positive int, received 0."),
+    "filters of a float": (lambda: layers.StdConv(8.0, 3), "filters must be a positive int, received 8.0."),
+    "kernel of three": (
+        lambda: layers.StdConv(8, (3, 3, 3)),
+        "kernel_size must be a positive int or a pair (height, width) of them, received (3, 3, 3).",
+    ),
+    "stride of zero": (
+        lambda: layers.StdConv(8, 3, 0),
+        "strides must be a positive int or a pair (height, width) of them, received 0.",
+    ),
+    "groups": (lambda: layers.GroupNorm(0), "groups must be a positive int, received 0."),
+    "groups do not divide": (
+        lambda: layers.GroupNorm(5)(np.ones((2, 3, 7, 11), "float32")),
+        "channels must be a multiple of groups 5, received 11.",
+    ),
+    "negative epsilon of groups": (lambda: layers.GroupNorm(5, -1.0), "epsilon must be >= 0, received -1.0."),
+    "unknown initializer": (lambda: layers.GroupNorm(scale_initializer="onez"), "onez"),
+    "unit width": (lambda: layers.ResidualUnit(0), "width must be a positive int, received 0."),
+    "unit width of 33": (
+        lambda: layers.ResidualUnit(33),
+        "width must be a multiple of GroupNorm's 32 groups, received 33.",
+    ),
+    "unit stride": (lambda: layers.ResidualUnit(32, (2, 2)), "strides must be a positive int, received (2, 2)."),
+    "unit heads": (
+        lambda: layers.ResidualUnit(32, attention_heads=0),
+        "attention_heads must be a positive int, received 0.",
+    ),
     "rate of one": (lambda: layers.StochasticDepth(1.0), "rate must be in [0, 1), received 1.0."),
     "negative rate": (lambda: layers.StochasticDepth(-0.1), "rate must be in [0, 1), received -0.1."),
     "unknown pooling": (
@@ -80,6 +152,12 @@ ERRORS = {
         "old_grid must be a positive int or a pair (height, width) of them, received -1.",
     ),
 }
+
+
+def relative_of_seven():
+    layer = layers.RelativePositionLogits()
+    layer.build((None, 3, 7, 5))
+    return layer
 
 
 @pytest.mark.parametrize("call, message", ERRORS.values(), ids=ERRORS)

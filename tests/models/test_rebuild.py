@@ -114,12 +114,12 @@ def test_at_resolution_errors(size, method, message, position_embedding):
         vitkeras.at_resolution(tiny(position_embedding=position_embedding), size, method)
 
 
-@pytest.mark.parametrize("function", [lambda m: vitkeras.at_resolution(m, 48), lambda m: vitkeras.with_new_head(m, 5)])
-def test_a_model_of_another_kind_is_refused(function):
+def test_two_patch_embeddings_are_refused():
     image = keras.Input((21, 55, 2))
-    other = keras.Model(image, keras.layers.GlobalAveragePooling2D()(image), name="other")
-    with pytest.raises(ValueError, match="model must hold exactly one PatchEmbedding layer, 'other' holds 0."):
-        function(other)
+    maps = [vitkeras.layers.PatchEmbedding((3, 5), 4)(image) for _ in range(2)]
+    other = keras.Model(image, keras.layers.Add()(maps), name="other")
+    with pytest.raises(ValueError, match="model must hold one PatchEmbedding layer, 'other' holds 2."):
+        vitkeras.at_resolution(other, (24, 60))
 
 
 @pytest.mark.parametrize("arguments", [dict(), dict(representation_size=17), dict(classifier="gap")], ids=str)
@@ -174,7 +174,7 @@ def test_with_new_head_refuses_other_numbers_of_classes(classes):
 def test_with_new_head_refuses_a_backbone_without_pooling():
     message = (
         "model must give one vector an image to carry a head, its features have shape (None, 78, 21); "
-        "build it with pooling='token'."
+        "build it with a pooling, such as 'avg'."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         vitkeras.with_new_head(tiny(include_top=False), 5)

@@ -263,7 +263,7 @@ ERRORS = {
     "classifier": (dict(classifier="cls"), "classifier must be one of ('token', 'gap', 'token_unpooled', 'unpooled')"),
     "position": (
         dict(position_embedding="rope"),
-        "position_embedding must be one of ('learned_1d', 'none'), received 'rope'",
+        "position_embedding must be one of ('none', 'learned_1d', 'learned_2d', 'relative'), received 'rope'",
     ),
     "pooling": (
         dict(include_top=False, pooling="mean"),
@@ -306,11 +306,12 @@ ERRORS = {
     ),
     "image rank": (
         dict(input_shape=(21, 55)),
-        "input_shape must be (height, width, channels), all positive ints, received (21, 55).",
+        "all positive ints, or None for any height and width, received (21, 55).",
     ),
     "image without size": (
-        dict(input_shape=(None, 55, 2)),
-        "input_shape must be (height, width, channels), all positive ints, received (None, 55, 2).",
+        dict(input_shape=(49, 55, None)),
+        "input_shape must be (height, width, channels), all positive ints, or None for any height and width, "
+        "received (49, 55, None).",
     ),
 }
 

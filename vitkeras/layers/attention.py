@@ -8,8 +8,10 @@ Legend: B batch, N tokens, D hidden dimension, H heads, d = D / H head dimension
 import keras
 from keras import ops
 
+from vitkeras.layers.relative_position import RelativePositionLogits
 
-def attention_weights(query, key):
+
+def attention_weights(query, key, bias=None):
     """Softmax over the keys of the scaled dot products, in float32 (paper Eq. 6).
 
     The scale 1 / sqrt(d) is expected to be in `query` already.
@@ -17,12 +19,15 @@ def attention_weights(query, key):
     Args:
         query: floating tensor (B, H, N, d).
         key: floating tensor (B, H, M, d).
+        bias: optional floating tensor (B, H, N, M), added to the products before the softmax.
 
     Returns:
         float32 tensor (B, H, N, M); each row sums to 1.
     """
     # The key is transposed explicitly: a transposed operand of the product costs TFLite a partition.
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, H, N, M)
+    if bias is not None:
+        scores = scores + bias
     return ops.softmax(ops.cast(scores, "float32"), axis=-1)
 
 
@@ -49,6 +54,9 @@ class MultiHeadSelfAttention(keras.layers.Layer):
     Args:
         num_heads: int > 0, must divide D.
         dropout_rate: float in [0, 1), dropout on the attention weights. Default 0.
+        relative_positions: bool, whether `RelativePositionLogits` are added before the softmax (appendix D.4).
+            Default False.
+        num_prefix_tokens: int >= 0, tokens before the patches, which have no relative position. Default 0.
 
     Call arguments:
         x: floating tensor (B, N, D).
@@ -65,12 +73,15 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         (2, 5, 48)
     """
 
-    def __init__(self, num_heads, dropout_rate=0.0, **kwargs):
+    def __init__(self, num_heads, dropout_rate=0.0, relative_positions=False, num_prefix_tokens=0, **kwargs):
         super().__init__(**kwargs)
         if num_heads < 1:
             raise ValueError(f"num_heads must be a positive int, received {num_heads}.")
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
+        self.relative_positions = relative_positions
+        self.num_prefix_tokens = num_prefix_tokens
+        self.relative = None
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
@@ -81,6 +92,14 @@ class MultiHeadSelfAttention(keras.layers.Layer):
             dense = keras.layers.Dense(dim, kernel_initializer="glorot_uniform", dtype=self.dtype_policy, name=name)
             dense.build((None, dim))
             setattr(self, name, dense)
+        if self.relative_positions:
+            self.relative = RelativePositionLogits(self.num_prefix_tokens, dtype=self.dtype_policy, name="relative")
+            self.relative.build((None, self.num_heads, input_shape[1], dim // self.num_heads))
+
+    @staticmethod
+    def _count(x):
+        """N: an int where the graph knows it, as converters want it, else a scalar tensor."""
+        return ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
 
     def _split_heads(self, x, count):
         """(B * N, D) -> (B, H, N, d)."""
@@ -93,14 +112,15 @@ class MultiHeadSelfAttention(keras.layers.Layer):
 
     def attention_weights(self, x):
         """Returns the float32 softmax weights (B, H, query, key) for the tokens `x` (B, N, D)."""
-        count, dim = x.shape[1:]
+        count, dim = self._count(x), x.shape[-1]
         x = self._flatten(x)
         # Scaling before the split keeps the product next to the projection, where converters fuse it.
         query = self._split_heads(self.query(x) * (dim // self.num_heads) ** -0.5, count)
-        return attention_weights(query, self._split_heads(self.key(x), count))
+        bias = None if self.relative is None else self.relative(query)
+        return attention_weights(query, self._split_heads(self.key(x), count), bias)
 
     def call(self, x, training=None):
-        count, dim = x.shape[1:]
+        count, dim = self._count(x), x.shape[-1]
         weights = self.dropout(self.attention_weights(x), training=training)
         y = attend(weights, self._split_heads(self.value(self._flatten(x)), count))
         y = ops.transpose(y, (0, 2, 1, 3))  # (B, N, H, d)
@@ -111,4 +131,10 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        return {**super().get_config(), "num_heads": self.num_heads, "dropout_rate": self.dropout_rate}
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "dropout_rate": self.dropout_rate,
+            "relative_positions": self.relative_positions,
+            "num_prefix_tokens": self.num_prefix_tokens,
+        }

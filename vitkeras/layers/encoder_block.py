@@ -23,6 +23,8 @@ class EncoderBlock(keras.layers.Layer):
         stochastic_depth_rate: float in [0, 1), for both residual branches. Default 0.
         activation: "gelu_tanh" (default) or "gelu".
         layer_norm_epsilon: float >= 0. Default 1e-6.
+        relative_positions: bool, for relative position logits in the attention (appendix D.4). Default False.
+        num_prefix_tokens: int >= 0, tokens before the patches, which have no relative position. Default 0.
 
     Call arguments:
         x: floating tensor (B, N, D).
@@ -45,6 +47,8 @@ class EncoderBlock(keras.layers.Layer):
         stochastic_depth_rate=0.0,
         activation="gelu_tanh",
         layer_norm_epsilon=1e-6,
+        relative_positions=False,
+        num_prefix_tokens=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -55,10 +59,14 @@ class EncoderBlock(keras.layers.Layer):
         self.stochastic_depth_rate = stochastic_depth_rate
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.relative_positions = relative_positions
+        self.num_prefix_tokens = num_prefix_tokens
 
         dtype = self.dtype_policy
         self.attention_norm = LayerNorm(layer_norm_epsilon, dtype=dtype, name="attention_norm")
-        self.attention = MultiHeadSelfAttention(num_heads, attention_dropout_rate, dtype=dtype, name="attention")
+        self.attention = MultiHeadSelfAttention(
+            num_heads, attention_dropout_rate, relative_positions, num_prefix_tokens, dtype=dtype, name="attention"
+        )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")
         self.mlp_norm = LayerNorm(layer_norm_epsilon, dtype=dtype, name="mlp_norm")
         self.mlp = MlpBlock(mlp_dim, activation, dropout_rate, dtype=dtype, name="mlp")
@@ -88,4 +96,6 @@ class EncoderBlock(keras.layers.Layer):
             "stochastic_depth_rate": self.stochastic_depth_rate,
             "activation": self.activation,
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "relative_positions": self.relative_positions,
+            "num_prefix_tokens": self.num_prefix_tokens,
         }

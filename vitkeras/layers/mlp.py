@@ -78,7 +78,8 @@ class MlpBlock(keras.layers.Layer):
         y = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
         y = ops.gelu(self.expand(y), approximate=GELU_KINDS[self.activation])  # (B * N, M)
         y = self.project(self.dropout(y, training=training))
-        y = ops.reshape(y, (-1, *x.shape[1:]))  # (B, N, D)
+        sides = x.shape[1:] if None not in x.shape[1:] else ops.shape(x)[1:]  # ints where known, as converters want
+        y = ops.reshape(y, (-1, *sides))  # (B, N, D)
         return self.dropout_out(y, training=training)
 
     def compute_output_shape(self, input_shape):

@@ -8,7 +8,7 @@ import keras
 
 def pair(value, name):
     """Returns `value` as a (height, width) pair of positive ints, or raises ValueError naming `name`."""
-    values = (value, value) if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(values) != 2 or not all(isinstance(v, int) and v > 0 for v in values):
         raise ValueError(f"{name} must be a positive int or a pair (height, width) of them, received {value!r}.")
     return values
@@ -57,17 +57,21 @@ class PatchEmbedding(keras.layers.Layer):
     def build(self, input_shape):
         if len(input_shape) != 4:
             raise ValueError(f"images must have shape (batch, height, width, channels), received {tuple(input_shape)}.")
-        for side, size, patch in zip(("height", "width"), input_shape[1:3], self.patch_size):
+        self._check_sides(input_shape)
+        # Checked here because a functional model lets a single channel pass for any number of them.
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: input_shape[-1]})
+        self.projection.build(input_shape)
+
+    def _check_sides(self, shape):
+        for side, size, patch in zip(("height", "width"), shape[1:3], self.patch_size):
             if size is not None and (size % patch or size == 0):
                 raise ValueError(
                     f"image {side} must be a multiple of the patch {side} {patch}, "
                     f"received {size} (remainder {size % patch})."
                 )
-        # Checked here because a functional model lets a single channel pass for any number of them.
-        self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: input_shape[-1]})
-        self.projection.build(input_shape)
 
     def call(self, images):
+        self._check_sides(images.shape)  # again, for models of any size
         return self.projection(images)
 
     def compute_output_shape(self, input_shape):

@@ -21,13 +21,15 @@ class PositionEmbedding(keras.layers.Layer):
         num_prefix_tokens: int >= 0, tokens before the patches (1 with a class token, default).
 
     Call arguments:
-        tokens: floating tensor (B, num_prefix_tokens + h * w, D).
+        tokens: floating tensor (B, num_prefix_tokens + h * w, D), or without prefix tokens the map (B, h, w, D).
+        grid: optional tensor (B, h', w', D) of the patches in `tokens`: the embedding is resized to this grid inside
+            the graph (align-corners bilinear, paper section 3.2), so that one model takes images of any size.
 
     Returns:
         Tensor of the same shape.
 
     Raises:
-        ValueError: if the number of tokens does not match the grid.
+        ValueError: if the tokens or the map do not match the grid.
 
     Example:
         >>> tuple(PositionEmbedding(grid_size=(2, 3))(keras.ops.ones((2, 7, 48))).shape)
@@ -39,24 +41,50 @@ class PositionEmbedding(keras.layers.Layer):
         self.grid_size = pair(grid_size, "grid_size")
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, input_shape):
-        expected = self.num_prefix_tokens + self.grid_size[0] * self.grid_size[1]
-        if input_shape[1] != expected:
+    def build(self, tokens_shape, grid_shape=None):
+        if len(tokens_shape) == 4 and self.num_prefix_tokens:
             raise ValueError(
-                f"tokens must number {expected} ({self.num_prefix_tokens} prefix + grid {self.grid_size}), "
-                f"received shape {tuple(input_shape)}."
+                f"tokens must have shape (batch, tokens, hidden_dim) with {self.num_prefix_tokens} prefix tokens, "
+                f"received {tuple(tokens_shape)}."
             )
+        expected = self.num_prefix_tokens + self.grid_size[0] * self.grid_size[1]
+        if grid_shape is None:
+            check_token_count(tokens_shape, self.grid_size, self.num_prefix_tokens)
         self.embedding = self.add_weight(
             name="embedding",
-            shape=(1, expected, input_shape[-1]),
+            shape=(1, expected, tokens_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, tokens):
-        return tokens + ops.cast(self.embedding, tokens.dtype)
+    def call(self, tokens, grid=None):
+        height, width = self.grid_size if grid is None else ops.shape(grid)[1:3]
+        embedding = self.embedding if grid is None else self._resized(height, width)
+        if len(tokens.shape) == 4:
+            embedding = ops.reshape(embedding, (1, height, width, tokens.shape[-1]))
+        return tokens + ops.cast(embedding, tokens.dtype)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def _resized(self, height, width):
+        """The embedding for a (height, width) grid: two matrix products, of sizes known only when the graph runs."""
+        prefix, dim = self.num_prefix_tokens, self.embedding.shape[-1]
+        old_height, old_width = self.grid_size
+        x = ops.cast(self.embedding[0, prefix:], "float32")  # (h * w, D)
+        x = ops.matmul(bilinear_tensor(old_height, height), ops.reshape(x, (old_height, old_width * dim)))
+        x = ops.transpose(ops.reshape(x, (-1, old_width, dim)), (1, 0, 2))  # (w, h', D)
+        x = ops.matmul(bilinear_tensor(old_width, width), ops.reshape(x, (old_width, -1)))
+        x = ops.transpose(ops.reshape(x, (width, height, dim)), (1, 0, 2))  # (h', w', D)
+        x = ops.reshape(x, (1, -1, dim))
+        if not prefix:
+            return x
+        return ops.concatenate([ops.cast(self.embedding[:, :prefix], "float32"), x], axis=1)
+
+    def resized_weights(self, grid_size, method="bilinear"):
+        """Returns this layer's weights for another grid, as `resize_position_embedding` interpolates them."""
+        old = ops.convert_to_numpy(self.embedding)
+        new = resize_position_embedding(old, self.grid_size, grid_size, self.num_prefix_tokens, method)
+        return {"embedding": new}
+
+    def compute_output_shape(self, tokens_shape, grid_shape=None):
+        return tokens_shape
 
     def get_config(self):
         return {
@@ -66,10 +94,31 @@ class PositionEmbedding(keras.layers.Layer):
         }
 
 
+def check_token_count(tokens_shape, grid_size, num_prefix_tokens):
+    """Raises ValueError unless tokens (B, N, D), or a map (B, h, w, D), fill the grid; unknown sides pass."""
+    sides = tuple(tokens_shape[1:-1])
+    expected = num_prefix_tokens + grid_size[0] * grid_size[1]
+    wanted = grid_size if len(sides) == 2 else (expected,)
+    if any(side not in (None, size) for side, size in zip(sides, wanted)):
+        raise ValueError(
+            f"tokens must number {expected} ({num_prefix_tokens} prefix + grid {grid_size}), "
+            f"received shape {tuple(tokens_shape)}."
+        )
+
+
 def _bilinear_matrix(old, new):
     """(new, old) weights of align-corners linear interpolation: the end points stay end points."""
     positions = np.linspace(0, old - 1, new)
     return np.maximum(0, 1 - np.abs(positions[:, None] - np.arange(old)[None, :]))
+
+
+def bilinear_tensor(old, new):
+    """`_bilinear_matrix` in the graph, where `new` may be a scalar tensor."""
+    old_positions = ops.cast(ops.arange(old), "float32")
+    # Divided last, as linspace does: the last position is exactly old - 1.
+    steps = ops.cast(ops.maximum(new - 1, 1), "float32")
+    positions = ops.cast(ops.arange(new), "float32") * float(old - 1) / steps
+    return ops.maximum(0.0, 1.0 - ops.abs(positions[:, None] - old_positions[None, :]))
 
 
 def _bicubic_matrix(old, new):

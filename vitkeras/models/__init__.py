@@ -1,8 +1,28 @@
 """The models: `VisionTransformer`, its named variants, and rebuilding at another size or head."""
 
+from vitkeras.models.axial import AxialViT
+from vitkeras.models.features import features
+from vitkeras.models.from_checkpoint import from_checkpoint
 from vitkeras.models.rebuild import at_resolution, with_new_head
+from vitkeras.models.resnet import ResNet
 from vitkeras.models.variants import (
     VARIANTS,
+    AxialResNet50,
+    AxialViTB16,
+    AxialViTB32,
+    BiTR50x1,
+    BiTR50x2,
+    BiTR101x1,
+    BiTR152x1,
+    BiTR152x2,
+    BiTR200x3,
+    R26ViTB32,
+    R26ViTS32,
+    R50ViTB16,
+    R50ViTB32,
+    R50ViTL16,
+    R50ViTL32,
+    RTiViT16,
     ViTB8,
     ViTB16,
     ViTB32,
@@ -18,6 +38,24 @@ from vitkeras.models.vit import VisionTransformer
 
 __all__ = [
     "VARIANTS",
+    "AxialResNet50",
+    "AxialViT",
+    "AxialViTB16",
+    "AxialViTB32",
+    "BiTR50x1",
+    "BiTR50x2",
+    "BiTR101x1",
+    "BiTR152x1",
+    "BiTR152x2",
+    "BiTR200x3",
+    "R26ViTB32",
+    "R26ViTS32",
+    "R50ViTB16",
+    "R50ViTB32",
+    "R50ViTL16",
+    "R50ViTL32",
+    "RTiViT16",
+    "ResNet",
     "ViTB8",
     "ViTB16",
     "ViTB32",
@@ -30,5 +68,7 @@ __all__ = [
     "VisionTransformer",
     "at_resolution",
     "build_variant",
+    "features",
+    "from_checkpoint",
     "with_new_head",
 ]

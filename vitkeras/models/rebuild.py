@@ -4,8 +4,10 @@ import keras
 
 from vitkeras import layers
 from vitkeras.layers.patch_embedding import pair
-from vitkeras.layers.position_embedding import RESIZE_METHODS, resize_position_embedding
-from vitkeras.models.vit import zero_head
+from vitkeras.layers.position_embedding import RESIZE_METHODS
+from vitkeras.models.parts import zero_head
+
+POSITION_LAYERS = (layers.PositionEmbedding, layers.PositionEmbedding2D)
 
 
 def at_resolution(model, image_size, method="bilinear"):
@@ -33,30 +35,22 @@ def at_resolution(model, image_size, method="bilinear"):
     image_size = pair(image_size, "image_size")
     if method not in RESIZE_METHODS:
         raise ValueError(f"method must be one of {tuple(RESIZE_METHODS)}, received {method!r}.")
-    patch = _layer(model, layers.PatchEmbedding)
-    if any(size % side for size, side in zip(image_size, patch.patch_size)):
-        raise ValueError(f"image_size must be a multiple of the patch size {patch.patch_size}, received {image_size}.")
-    grid = tuple(size // side for size, side in zip(image_size, patch.patch_size))
+    image = keras.Input((*image_size, model.input_shape[-1]), name=model.inputs[0].name, dtype=model.inputs[0].dtype)
+    inputs = keras.tree.pack_sequence_as(model.input, [image])
+    grid = _patch_grid(model, image_size, inputs)
 
     def clone_layer(layer):
         config = layer.get_config()
-        if isinstance(layer, layers.PositionEmbedding):
+        if isinstance(layer, POSITION_LAYERS):
             config["grid_size"] = grid
         return type(layer).from_config(config)
 
-    image = keras.Input((*image_size, model.input_shape[-1]), name=model.inputs[0].name, dtype=model.inputs[0].dtype)
-    inputs = keras.tree.pack_sequence_as(model.input, [image])
     new = keras.models.clone_model(model, input_tensors=inputs, clone_function=clone_layer)
     for old_layer, new_layer in zip(model.layers, new.layers, strict=True):
-        if isinstance(old_layer, layers.PositionEmbedding):
-            embedding = resize_position_embedding(
-                keras.ops.convert_to_numpy(old_layer.embedding),
-                old_layer.grid_size,
-                grid,
-                old_layer.num_prefix_tokens,
-                method,
-            )
-            new_layer.embedding.assign(embedding)
+        if isinstance(old_layer, POSITION_LAYERS):
+            for name, weight in old_layer.resized_weights(grid, method).items():
+                getattr(new_layer, name).assign(weight)
+            new_layer.trainable = old_layer.trainable
         else:
             _copy_weights(old_layer, new_layer)
     return new
@@ -92,22 +86,36 @@ def with_new_head(model, classes, classifier_activation="softmax"):
     if len(features.shape) != 2:
         raise ValueError(
             f"model must give one vector an image to carry a head, its features have shape {tuple(features.shape)}; "
-            "build it with pooling='token'."
+            "build it with a pooling, such as 'avg'."
         )
     old = keras.Model(model.input, features, name=model.name)
     new = keras.models.clone_model(old)
     for old_layer, new_layer in zip(old.layers, new.layers, strict=True):
         _copy_weights(old_layer, new_layer)
-    policy = _layer(model, layers.PatchEmbedding).dtype_policy
-    outputs = zero_head(classes, classifier_activation, policy)(new.output)
+    outputs = zero_head(classes, classifier_activation, new.layers[-1].dtype_policy)(new.output)
     return keras.Model(new.input, outputs, name=model.name)
 
 
-def _layer(model, kind):
-    found = [layer for layer in model.layers if isinstance(layer, kind)]
-    if len(found) != 1:
-        raise ValueError(f"model must hold exactly one {kind.__name__} layer, {model.name!r} holds {len(found)}.")
-    return found[0]
+def _patch_grid(model, image_size, inputs):
+    """The patch grid (h, w) that `model` would have on `inputs`, or None for a model without patches."""
+    for layer in model._flatten_layers():
+        if isinstance(layer, layers.RelativePositionLogits):
+            raise ValueError(
+                f"model {model.name!r} has relative position embeddings: their offsets belong to one number of "
+                "positions and have no grid to resize."
+            )
+    patches = [layer for layer in model.layers if isinstance(layer, layers.PatchEmbedding)]
+    if not patches:
+        return None
+    if len(patches) > 1:
+        raise ValueError(f"model must hold one PatchEmbedding layer, {model.name!r} holds {len(patches)}.")
+    # The map that patches are cut from: the image, or what a hybrid's stem makes of it.
+    stem = keras.models.clone_model(keras.Model(model.input, patches[0].input), input_tensors=inputs)
+    sides, patch_size = tuple(stem.output_shape[1:3]), patches[0].patch_size
+    if any(size % side for size, side in zip(sides, patch_size)):
+        what = "image_size" if sides == image_size else f"image_size makes a map of {sides}, which"
+        raise ValueError(f"{what} must be a multiple of the patch size {patch_size}, received {image_size}.")
+    return tuple(size // side for size, side in zip(sides, patch_size))
 
 
 def _copy_weights(old_layer, new_layer):

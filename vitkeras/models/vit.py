@@ -7,10 +7,15 @@ import keras
 
 from vitkeras import layers
 from vitkeras.layers.mlp import check_gelu
-from vitkeras.models.weights import load_weights
+from vitkeras.layers.patch_embedding import pair
+from vitkeras.models.parts import check_choice, check_rates, check_sizes, check_top, image_input, model_input, zero_head
+from vitkeras.models.resnet import body_stride, resnet_body
+from vitkeras.models.weights import plan_weights
 
 CLASSIFIERS = ("token", "gap", "token_unpooled", "unpooled")
-POSITION_EMBEDDINGS = ("learned_1d", "none")
+POSITION_EMBEDDINGS = ("none", "learned_1d", "learned_2d", "relative")
+DEFAULT_IMAGE_SIZE = 224  # pixels, of pre-training in the paper
+POSITIONS_AT = ("stem", "every_layer", "every_layer_shared")
 POOLINGS = (None, *layers.token_pooling.POOLINGS)
 
 
@@ -22,50 +27,64 @@ def VisionTransformer(
     num_heads,
     mlp_dim,
     include_top=True,
-    classes=1000,
+    classes=None,
     representation_size=None,
     classifier="token",
     position_embedding="learned_1d",
+    position_embedding_at="stem",
+    stem_blocks=None,
+    stem_width_factor=1.0,
     dropout_rate=0.0,
     attention_dropout_rate=0.0,
     stochastic_depth_rate=0.0,
-    activation="gelu_tanh",
-    layer_norm_epsilon=1e-6,
+    activation=None,
+    layer_norm_epsilon=None,
     classifier_activation="softmax",
     weights=None,
     pooling=None,
     input_tensor=None,
+    grid_size=None,
     name=None,
 ):
     """Builds a Vision Transformer of any size as a functional `keras.Model` (paper section 3.1).
 
-    The layers are named `patch_embedding`, `class_token`, `position_embedding`,
-    `encoder_block_00`, ..., `encoder_norm`, `pool`, `pre_logits` and `head`. Images are expected
+    The layers are named `patch_embedding` (a hybrid's stem before it, see `resnet_body`), `class_token`,
+    `position_embedding`, `encoder_block_00`, ..., `encoder_norm`, `pool`, `pre_logits` and `head`. Images are expected
     as -1...1 (`vitkeras.preprocess_input`).
 
     Args:
-        input_shape: (height, width, channels); height and width are multiples of the patch.
-        patch_size: int or (height, width), in pixels.
+        input_shape: (height, width, channels); height and width are multiples of the patch. None for height and width
+            makes a model for images of any size, which resizes its position embedding inside the graph.
+        patch_size: int or (height, width), in pixels, or in positions of the stem's map.
         num_layers: int >= 1, encoder blocks.
         hidden_dim: int, D; a multiple of `num_heads`.
         num_heads: int.
         mlp_dim: int.
         include_top: bool, whether the classification head is built. Default True.
-        classes: int, K; used with `include_top`. Default 1000.
+        classes: int or None, K; used with `include_top`. Default None: the head of the weights file, 1000 without a
+            file. Another number than the file's keeps its backbone and makes a head of zeros.
         representation_size: int or None (default); the width of the tanh layer `pre_logits` before the head.
         classifier: "token" (class token, default), "gap" (global average, no class token),
             "token_unpooled" or "unpooled" (the head reads every token; with and without class token).
-        position_embedding: "learned_1d" (default) or "none".
+        position_embedding: "learned_1d" (default), "learned_2d" (an X and a Y half), "relative" (a bias of every
+            layer's attention) or "none"; appendix D.4.
+        position_embedding_at: where the learned ones are added: "stem" (default, after the patch embedding),
+            "every_layer" (before each block, one a block) or "every_layer_shared" (before each block, the same one).
+        stem_blocks: None (default), or units a stage of the ResNet that the patches are cut from, such as (3, 4, 9):
+            the hybrid architecture; (): its root alone.
+        stem_width_factor: float, multiplies the stem's widths. Default 1.
         dropout_rate: float in [0, 1), appendix B.1: after each dense layer but the qkv projections
             and after the position embedding. Default 0.
         attention_dropout_rate: float in [0, 1). Default 0.
         stochastic_depth_rate: float in [0, 1), of the last block; the others rise linearly from 0. Default 0.
-        activation: "gelu_tanh" (default, the original's numbers) or "gelu" (erf: timm, Hugging Face, DINO).
-        layer_norm_epsilon: float. Default 1e-6.
+        activation: "gelu_tanh" (the original's numbers) or "gelu" (erf: timm, Hugging Face, DINO). Default None: what
+            the weights file says of itself, "gelu_tanh" where it doesn't.
+        layer_norm_epsilon: float or None (default): what the weights file says of itself, 1e-6 where it doesn't.
         classifier_activation: "softmax" (default), None for logits, or any Keras activation.
-        weights: None (default, random) or the path of an `.npz` file in the original layout.
+        weights: None (default, random), or a file, folder or address that `load_checkpoint` takes.
         pooling: None (default, all tokens), "token", "avg" or "max"; used without the head.
         input_tensor: optional Keras tensor to build on, of shape (B, *input_shape).
+        grid_size: (h, w) of the stored position embedding in a model for any image size; default that of 224 pixels.
         name: str or None.
 
     Returns:
@@ -79,36 +98,52 @@ def VisionTransformer(
         >>> model.count_params()
         75751
     """
-    _check("classifier", classifier, CLASSIFIERS)
-    _check("position_embedding", position_embedding, POSITION_EMBEDDINGS)
-    _check("pooling", pooling, POOLINGS)
+    check_choice("classifier", classifier, CLASSIFIERS)
+    check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
+    check_choice("position_embedding_at", position_embedding_at, POSITIONS_AT)
+    if position_embedding in ("none", "relative") and position_embedding_at != "stem":
+        raise ValueError(
+            f"position_embedding_at is for the learned position embeddings, received {position_embedding_at!r} with "
+            f"position_embedding={position_embedding!r}."
+        )
+    if stem_blocks is None and stem_width_factor != 1.0:
+        raise ValueError(f"stem_width_factor is for stem_blocks, received {stem_width_factor!r} without them.")
+    plan = plan_weights(weights, include_top, classes, activation, layer_norm_epsilon)
+    classes, activation, layer_norm_epsilon = plan.classes, plan.activation, plan.layer_norm_epsilon
     check_gelu(activation)
-    _check_sizes(num_layers=num_layers, hidden_dim=hidden_dim, num_heads=num_heads, mlp_dim=mlp_dim)
-    if include_top:
-        _check_sizes(classes=classes)
+    check_sizes(num_layers=num_layers, hidden_dim=hidden_dim, num_heads=num_heads, mlp_dim=mlp_dim)
+    check_top(include_top, classes, pooling, POOLINGS)
     if representation_size is not None:
-        _check_sizes(representation_size=representation_size)
-    _check_rates(
+        check_sizes(representation_size=representation_size)
+    check_rates(
         dropout_rate=dropout_rate,
         attention_dropout_rate=attention_dropout_rate,
         stochastic_depth_rate=stochastic_depth_rate,
     )
-    if include_top and pooling is not None:
-        raise ValueError(f"pooling is for include_top=False, received {pooling!r} with include_top=True.")
 
-    image = _image_input(input_shape, input_tensor)
-    grid = layers.PatchEmbedding(patch_size, hidden_dim, name="patch_embedding")(image)  # (B, h, w, D)
+    image = image_input(input_shape, input_tensor)
+    x = image if stem_blocks is None else resnet_body(image, stem_blocks, stem_width_factor, prefix="stem_")
+    patch = layers.PatchEmbedding(patch_size, hidden_dim, name="patch_embedding")
+    grid = patch(x)  # (B, h, w, D)
     x = keras.layers.Reshape((-1, hidden_dim), name="patch_tokens")(grid)  # (B, N, D)
+
+    if position_embedding == "relative" and None in grid.shape[1:3]:
+        raise ValueError(f"input_shape must be known for relative positions, received {tuple(image.shape[1:])}.")
 
     has_class_token = classifier in ("token", "token_unpooled")
     if has_class_token:
         x = layers.ClassToken(name="class_token")(x)  # (B, N + 1, D)
-    if position_embedding == "learned_1d":
-        grid_size = tuple(grid.shape[1:3])
-        x = layers.PositionEmbedding(grid_size, int(has_class_token), name="position_embedding")(x)
+    prefix = int(has_class_token)
+    if grid_size is None and None in grid.shape[1:3]:
+        stride = 1 if stem_blocks is None else body_stride(stem_blocks)
+        grid_size = tuple(max(1, -(-DEFAULT_IMAGE_SIZE // stride) // side) for side in patch.patch_size)
+    add_positions = _positions(position_embedding, position_embedding_at, grid, grid_size, prefix)
+    x = add_positions(x, 0)
     x = keras.layers.Dropout(dropout_rate, name="embedding_dropout")(x)
 
     for i in range(num_layers):
+        if i and position_embedding_at != "stem":
+            x = add_positions(x, i)
         x = layers.EncoderBlock(
             num_heads,
             mlp_dim,
@@ -117,6 +152,8 @@ def VisionTransformer(
             stochastic_depth_rate=stochastic_depth_rate * i / max(num_layers - 1, 1),
             activation=activation,
             layer_norm_epsilon=layer_norm_epsilon,
+            relative_positions=position_embedding == "relative",
+            num_prefix_tokens=prefix,
             name=f"encoder_block_{i:02d}",
         )(x)
     x = layers.LayerNorm(layer_norm_epsilon, name="encoder_norm")(x)
@@ -124,7 +161,7 @@ def VisionTransformer(
     if include_top:
         pooling = {"token": "token", "gap": "avg"}.get(classifier)
     if pooling is not None:
-        x = layers.TokenPooling(pooling, int(has_class_token), name="pool")(x)  # (B, D)
+        x = layers.TokenPooling(pooling, prefix, name="pool")(x)  # (B, D)
     if include_top:
         if representation_size is not None:
             x = keras.layers.Dense(
@@ -132,45 +169,25 @@ def VisionTransformer(
             )(x)
         x = zero_head(classes, classifier_activation)(x)  # (B, K)
 
-    inputs = image if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
-    if isinstance(inputs, list) and len(inputs) == 1:
-        inputs = inputs[0]  # a list would make Keras warn whenever the model gets a plain array
-    model = keras.Model(inputs, x, name=name or "vision_transformer")
-    if weights is not None:
-        load_weights(model, weights, include_top)
-    return model
+    return plan.load(keras.Model(model_input(image), x, name=name or "vision_transformer"))
 
 
-def zero_head(classes, activation, dtype=None):
-    """The linear classifier of fine-tuning: D x K, zero at initialisation (paper section 3.2)."""
-    # The variable dtype: logits and softmax are float32 under mixed policies.
-    dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy()).variable_dtype
-    return keras.layers.Dense(classes, activation=activation, kernel_initializer="zeros", dtype=dtype, name="head")
+def _positions(kind, at, grid, grid_size, num_prefix_tokens):
+    """Returns a function of (tokens, index of the block) that adds the learned position embedding (appendix D.4)."""
+    if kind not in ("learned_1d", "learned_2d"):
+        return lambda x, i: x
+    layer_class = {"learned_1d": layers.PositionEmbedding, "learned_2d": layers.PositionEmbedding2D}[kind]
+    known = tuple(grid.shape[1:3])
+    resizes = None in known
+    if grid_size is not None and not resizes and pair(grid_size, "grid_size") != known:
+        raise ValueError(f"grid_size must be {known}, the grid of input_shape, received {grid_size}.")
+    size = grid_size if resizes else known
+    made = {}
 
+    def add(x, i):
+        name = "position_embedding" if at != "every_layer" else f"position_embedding_{i:02d}"
+        if name not in made:
+            made[name] = layer_class(size, num_prefix_tokens, name=name)
+        return made[name](x, grid) if resizes else made[name](x)
 
-def _check(argument, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"{argument} must be one of {allowed}, received {value!r}.")
-
-
-def _check_sizes(**sizes):
-    for argument, value in sizes.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{argument} must be a positive int, received {value!r}.")
-
-
-def _check_rates(**rates):
-    for argument, value in rates.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"{argument} must be in [0, 1), received {value!r}.")
-
-
-def _image_input(input_shape, input_tensor):
-    shape = tuple(input_shape) if input_tensor is None else tuple(input_tensor.shape[1:])
-    if len(shape) != 3 or not all(isinstance(side, int) and side > 0 for side in shape):
-        raise ValueError(f"input_shape must be (height, width, channels), all positive ints, received {shape}.")
-    if input_tensor is None:
-        return keras.Input(shape, name="image")
-    if input_shape is not None and tuple(input_shape) != shape:
-        raise ValueError(f"input_tensor has shape {shape}, which contradicts input_shape {tuple(input_shape)}.")
-    return input_tensor
+    return add

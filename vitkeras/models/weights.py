@@ -1,12 +1,106 @@
-"""What `weights=` means: the path of a file, a published name, or an address."""
+"""What `weights=` means, and what it decides: classes, GELU, epsilon, whether the head is loaded."""
 
 import hashlib
 import os
+import warnings
+from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from vitkeras.checkpoints.download import fetch
-from vitkeras.checkpoints.load import load_checkpoint
+from vitkeras.checkpoints.facts import head_classes, representation_size
+from vitkeras.checkpoints.load import load_checkpoint, load_view
+from vitkeras.checkpoints.open import is_checkpoint, open_checkpoint
+from vitkeras.checkpoints.positions import read_grid
 from vitkeras.checkpoints.registry import find_published
+
+DEFAULT_CLASSES = 1000
+DEFAULT_ACTIVATION = "gelu_tanh"
+DEFAULT_LAYER_NORM_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a model's arguments are once its weights file had its say.
+
+    Attributes:
+        path: str, the local file or folder, or None without weights.
+        classes: int, width of the model's head.
+        loads_head: bool, whether head and `pre_logits` come from the file; else the head starts at zero.
+        activation, layer_norm_epsilon: the model's.
+        representation_size: int or None, width of the file's `pre_logits`.
+        grid: (h, w) of the file's positions, or None.
+        image_size: (height, width) that the file's settings say, or None.
+    """
+
+    path: str | None
+    classes: int
+    loads_head: bool
+    activation: str
+    layer_norm_epsilon: float
+    representation_size: int | None = None
+    grid: tuple | None = None
+    image_size: tuple | None = None
+
+    def load(self, model):
+        """Loads the file, if there is one, into `model`, and returns it."""
+        if self.path is not None:
+            notes = []
+            with open_checkpoint(self.path, model) as view:
+                load_view(model, view, notes, self.loads_head)
+            for note in notes:
+                warnings.warn(note, stacklevel=3)
+        return model
+
+
+def plan_weights(weights, include_top=True, classes=None, activation=None, layer_norm_epsilon=None):
+    """Opens what `weights` means and settles the arguments that depend on it.
+
+    The file's own number of classes, GELU and epsilon hold where the caller gives None. Another number of classes
+    keeps the backbone and makes a head of zeros; another GELU or epsilon than the file says is refused when it is
+    loaded.
+
+    Args:
+        weights: None, path, address or `PublishedFile`.
+        include_top: bool.
+        classes, activation, layer_norm_epsilon: the caller's, or None.
+
+    Returns:
+        `Plan`.
+
+    Raises:
+        FileNotFoundError, ConnectionError: if the file is neither there nor reachable.
+        ValueError: if it is no checkpoint, or it has no head and `classes` isn't given.
+    """
+    path = local_path(weights)
+    if path is None or path.endswith(".weights.h5"):  # which doesn't say what it is
+        return Plan(
+            path,
+            DEFAULT_CLASSES if classes is None else classes,
+            include_top,
+            activation or DEFAULT_ACTIVATION,
+            DEFAULT_LAYER_NORM_EPSILON if layer_norm_epsilon is None else layer_norm_epsilon,
+        )
+    with open_checkpoint(path) as view:
+        own, facts, grid = head_classes(view), view.facts, read_grid(view)
+        if include_top and own is None and classes is None and "head/kernel" not in view.entries:
+            raise ValueError(
+                f"checkpoint {view.path!r} has no head; use include_top=False, or give classes for a new one."
+            )
+        told = {"activation": facts.activation, "layer_norm_epsilon": facts.layer_norm_epsilon}
+        default = {"activation": DEFAULT_ACTIVATION, "layer_norm_epsilon": DEFAULT_LAYER_NORM_EPSILON}
+        given = {"activation": activation, "layer_norm_epsilon": layer_norm_epsilon}
+        settled = {}
+        for key, value in given.items():
+            settled[key] = next(x for x in (value, told[key], default[key]) if x is not None)
+        return Plan(
+            path,
+            next(x for x in (classes, own, DEFAULT_CLASSES) if x is not None),
+            include_top and (own == classes or classes is None),
+            representation_size=representation_size(view),
+            grid=grid,
+            image_size=facts.image_size,
+            **settled,
+        )
 
 
 def find_weights(weights, variant, image_size):
@@ -21,7 +115,7 @@ def find_weights(weights, variant, image_size):
         ValueError: for an unknown name; the nearest are given.
         FileNotFoundError: for a path of no file.
     """
-    if not isinstance(weights, str) or _is_address(weights) or os.path.isfile(os.path.expanduser(weights)):
+    if not isinstance(weights, str) or _is_address(weights) or is_checkpoint(os.path.expanduser(weights)):
         return None
     try:
         return find_published(weights, variant, image_size)
@@ -31,18 +125,23 @@ def find_weights(weights, variant, image_size):
         raise
 
 
+def local_path(weights):
+    """Returns the local file or folder that a path, an address or a `PublishedFile` means; None for None."""
+    if weights is None:
+        return None
+    if hasattr(weights, "url"):
+        return fetch(weights.url, weights.path)
+    if isinstance(weights, str) and _is_address(weights):
+        return fetch(weights, _cached_name(weights))
+    return os.path.expanduser(os.fspath(weights))
+
+
 def load_weights(model, weights, include_top=True, **kwargs):
     """Loads a path, an address or a `PublishedFile` into `model`, the head too if `include_top`.
 
     `kwargs` are `load_checkpoint`'s own, such as `input_mean`.
     """
-    if hasattr(weights, "url"):
-        path = fetch(weights.url, weights.path)
-    elif isinstance(weights, str) and _is_address(weights):
-        path = fetch(weights, _cached_name(weights))
-    else:
-        path = os.path.expanduser(os.fspath(weights))
-    return load_checkpoint(model, path, load_head=include_top, **kwargs)
+    return load_checkpoint(model, local_path(weights), load_head=include_top, **kwargs)
 
 
 def _is_address(weights):
