@@ -1,8 +1,11 @@
 """No test here reaches the network or the user's cache."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
+from safetensors_writer import safetensors_bytes
 
 import vitkeras
 
@@ -58,3 +61,41 @@ def snapshot():
         return {w.path: np.asarray(keras.ops.convert_to_numpy(w)).tobytes() for w in model.weights}
 
     return snapshot
+
+
+@pytest.fixture
+def save_safetensors(tmp_path):
+    """`save_safetensors(arrays, name)` -> path of a .safetensors file, written by hand as the format asks for."""
+
+    def save(arrays, name="model.safetensors", kinds=None):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(safetensors_bytes(arrays, kinds))
+        return path
+
+    return save
+
+
+@pytest.fixture
+def weights_of():
+    """`weights_of(model)` -> {weight path without the model's own numbering: array}."""
+
+    def weights_of(model):
+        return [np.asarray(keras.ops.convert_to_numpy(w)) for w in model.weights]
+
+    return weights_of
+
+
+@pytest.fixture
+def refused(make, snapshot):
+    """`refused(path, message)`: the loader raises ValueError with that text, and the model keeps every bit."""
+
+    def refused(path, message, model=None, error=ValueError, **arguments):
+        model = model or make()
+        before = snapshot(model)
+        with pytest.raises(error, match=re.escape(message)) as caught:
+            vitkeras.load_checkpoint(model, path, **arguments)
+        assert snapshot(model) == before
+        return str(caught.value)
+
+    return refused

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vitkeras
-from vitkeras.checkpoints import registry
+from vitkeras.checkpoints import PublishedFile, registry
 from vitkeras.layers.position_embedding import resize_position_embedding
 
 POSITION = "Transformer/posembed_input/pos_embedding"
@@ -103,7 +103,7 @@ def test_nothing_is_said_without_the_head(file_of, make, recwarn):
 
 
 def published(path, image_size, classes=7):
-    return registry.PublishedFile("tuned", "vit_b16", path, image_size, classes)
+    return PublishedFile("tuned", "vit_b16", path, image_size, classes)
 
 
 def test_the_published_file_for_the_size_is_named(file_of, make, monkeypatch):

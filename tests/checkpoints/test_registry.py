@@ -3,13 +3,16 @@
 import re
 from urllib.parse import unquote, urlsplit
 
+import keras
 import pytest
 
+import vitkeras
 from vitkeras.checkpoints import PublishedFile, find_published, published_files, registry
-from vitkeras.models import VARIANTS
+from vitkeras.checkpoints.google import google_slots
+from vitkeras.models import VARIANTS, build_variant
 
 AUGREG = re.compile(
-    r"augreg/(?P<model>[A-Za-z]+_\d+)-i21k-300ep-lr_0\.001-aug_(none|light1|light2|medium1|medium2|strong1|strong2)"
+    r"augreg/(?P<model>[A-Za-z0-9_]+_\d+)-i21k-300ep-lr_0\.001-aug_(none|light0|light1|light2|medium1|medium2|strong1|strong2)"
     r"-wd_0\.(1|03)-do_0\.[01]-sd_0\.[01]--imagenet2012-steps_20k-lr_0\.0[13]-res_(?P<size>224|384)\.npz"
 )
 
@@ -26,7 +29,8 @@ def test_entry(entry):
     assert find_published(entry.name, entry.variant) is entry
     assert find_published(entry.path, entry.variant) is entry
     if match := AUGREG.fullmatch(entry.path):
-        assert entry.variant == "vit_" + match["model"].lower().replace("_", "")
+        stem, letters, patch = re.fullmatch(r"(?:(R\d*)_)?([A-Z][a-z]?)_(\d+)", match["model"]).groups()
+        assert entry.variant == f"{stem or 'vit'}_{letters}{patch}".lower()
         assert entry.image_size == int(match["size"])
     else:
         assert entry.collection != "augreg"
@@ -38,7 +42,7 @@ def test_urls_with_a_plus_have_it_encoded():
 
 
 def test_names_are_unique():
-    assert len({entry.name for entry in registry.PUBLISHED}) == len(registry.PUBLISHED) == 26
+    assert len({entry.name for entry in registry.PUBLISHED}) == len(registry.PUBLISHED) == 41
 
 
 @pytest.mark.parametrize(
@@ -62,9 +66,13 @@ def test_augreg_b8_at_224_is_the_recommended_file():
 
 
 COLLECTIONS = {
-    "imagenet21k": {"vit_b16", "vit_b32", "vit_b8", "vit_l16", "vit_l32", "vit_h14"},
-    "imagenet21k+imagenet2012": {"vit_b16", "vit_b32", "vit_b8", "vit_l16", "vit_l32"},
-    "augreg": {"vit_ti16", "vit_s16", "vit_s32", "vit_b16", "vit_b32", "vit_b8", "vit_l16"},
+    "imagenet21k": {"vit_b16", "vit_b32", "vit_b8", "vit_l16", "vit_l32", "vit_h14", "r50_b16", "r26_b32", "r50_l32"},
+    "imagenet21k+imagenet2012": {"vit_b16", "vit_b32", "vit_b8", "vit_l16", "vit_l32", "r50_b16"},
+    "augreg": {
+        *("vit_ti16", "vit_s16", "vit_s32", "vit_b16", "vit_b32", "vit_b8", "vit_l16"),
+        *("r_ti16", "r26_s32", "r50_l32"),
+    },
+    "sam": {"vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_s16"},
 }
 
 
@@ -76,12 +84,14 @@ def test_each_collection_for_each_variant(collection, variant):
         assert isinstance(entry, PublishedFile) and (entry.collection, entry.variant) == (collection, variant)
         assert entry in published_files(variant)
     else:
-        with pytest.raises(ValueError, match=rf"is neither a file nor a name published for {variant}; nearest: "):
+        with pytest.raises(ValueError, match=rf"is neither a file nor a name published for {variant}"):
             find_published(collection, variant)
 
 
-def test_every_variant_has_a_published_file():
-    assert all(published_files(variant) for variant in VARIANTS)
+def test_variants_without_a_published_file_are_random_by_default():
+    for variant, row in VARIANTS.items():
+        if not published_files(variant):
+            assert variant.startswith(("bit_", "axial_")) or variant in ("r50_b32", "r50_l16"), row
 
 
 @pytest.mark.parametrize("image_size, expected", [(None, 224), (224, 224), (384, 384), (256, 224), (512, 224)], ids=str)
@@ -109,3 +119,53 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
     assert str(caught.value).startswith(
         f"weights={name!r} is neither a file nor a name published for vit_b16; nearest: {nearest}"
     )
+
+
+TOP1 = {  # percent, of the AugReg files at 384 pixels, B/8 at 224, as their authors give them
+    "vit_ti16": 78.22,
+    "vit_s32": 79.58,
+    "vit_s16": 83.73,
+    "vit_b32": 83.59,
+    "vit_b16": 85.49,
+    "vit_b8": 85.58,
+    "vit_l16": 85.59,
+    "r_ti16": 75.40,
+    "r26_s32": 83.85,
+    "r50_l32": 85.99,
+}
+
+
+@pytest.mark.parametrize("variant", TOP1)
+def test_published_accuracies(variant):
+    assert find_published("augreg", variant, 384).imagenet_top1 == TOP1[variant]
+
+
+def test_sam_is_picked_by_name():
+    assert find_published("sam", "vit_s16").path == "sam/ViT-S_16.npz"
+    assert find_published("imagenet21k", "r50_b16").path == "imagenet21k/R50+ViT-B_16.npz"
+
+
+def test_the_list_is_a_table(capsys):
+    entries = vitkeras.list_weights("vit_b16")
+    lines = capsys.readouterr().out.splitlines()
+    assert entries == published_files("vit_b16") and len(lines) == len(entries) + 1
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split() == ["variant", "weights", "pixels", "classes", "ImageNet", "top-1"]
+    row = next(line.split() for line in lines if "lr_0.03-res_384" in line)
+    assert row[2:] == ["384", "1000", "85.49"]
+    assert vitkeras.list_weights() == list(registry.PUBLISHED)
+
+
+def test_the_list_of_an_unknown_variant():
+    with pytest.raises(ValueError, match=r"variant must be one with published files, received 'vit_b61'; nearest: \["):
+        vitkeras.list_weights("vit_b61")
+
+
+@pytest.mark.parametrize(
+    "variant, arrays", [("vit_b16", 200), ("r50_b16", 356), ("r26_s32", 287), ("r50_l32", 551), ("r_ti16", 203)]
+)
+def test_a_models_arrays_are_as_many_as_the_published_files(variant, arrays):
+    with keras.StatelessScope(initialize_variables=False):
+        slots = google_slots(build_variant(variant, classifier_activation=None))
+    keras.utils.clear_session()
+    assert len({slot.key for slot in slots}) == len(slots) == arrays

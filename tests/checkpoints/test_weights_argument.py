@@ -75,13 +75,17 @@ def test_without_top_the_backbone_of_a_published_file(published, arrays):
 
 def test_the_21k_originals_bring_pre_logits(published, monkeypatch):
     published("imagenet21k", "vit_b32")
-    with pytest.raises(
-        ValueError, match="classes must be 21843, the head of weights='imagenet21k/ViT-B_32', received 1000"
-    ):
-        vitkeras.ViTB32(weights="imagenet21k", **BODY)
-    # The width of pre_logits is the variant's own hidden size; the narrow body needs it said.
-    model = vitkeras.ViTB32(weights="imagenet21k", classes=21843, representation_size=48, **BODY)
-    assert model.get_layer("pre_logits").units == 48 and model.output_shape == (None, 21843)
+    for classes in (None, 21843):
+        model = vitkeras.ViTB32(weights="imagenet21k", classes=classes, **BODY)
+        assert model.get_layer("pre_logits").units == 48 and model.output_shape == (None, 21843)
+
+
+def test_other_classes_drop_the_published_head_with_its_pre_logits(published, arrays):
+    published("imagenet21k", "vit_b32")
+    model = vitkeras.ViTB32(weights="imagenet21k", classes=5, **BODY)
+    assert model.output_shape == (None, 5) and not numpy(model.get_layer("head").kernel).any()
+    assert "pre_logits" not in [layer.name for layer in model.layers]
+    np.testing.assert_array_equal(numpy(model.get_layer("class_token").token), arrays["cls"])
 
 
 def test_a_path_of_any_kind(arrays, save, monkeypatch, tmp_path):

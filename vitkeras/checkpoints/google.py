@@ -1,16 +1,16 @@
-"""The original's `.npz` layout: which array belongs to which weight of a plain ViT.
+"""The original's `.npz` layout: which array belongs to which weight.
 
 Source of the names: github.com/google-research/vision_transformer, released files of 2020 and 2021.
 Legend: N tokens, D hidden dimension, H heads, d = D / H.
 """
 
+import re
 from dataclasses import dataclass
 
 import keras
 
 from vitkeras import layers
-
-POSITION_KEY = "Transformer/posembed_input/pos_embedding"
+from vitkeras.checkpoints.view import POSITION_KEY
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Slot:
 
 
 def google_slots(model):
-    """Lists the `Slot`s of a plain ViT, in the order of the model's layers.
+    """Lists the `Slot`s of a ViT, plain or hybrid, in the order of the model's layers.
 
     Args:
         model: a model built by `VisionTransformer` or one of the variants.
@@ -42,6 +42,7 @@ def google_slots(model):
     """
     slots, block = [], 0
     for layer in model.layers:
+        before = len(slots)
         if isinstance(layer, layers.PatchEmbedding):
             slots += _dense("embedding", layer.projection)
         elif isinstance(layer, layers.ClassToken):
@@ -51,16 +52,31 @@ def google_slots(model):
         elif isinstance(layer, layers.EncoderBlock):
             slots += _block(f"Transformer/encoderblock_{block}", layer)
             block += 1
+        elif isinstance(layer, layers.StdConv):
+            slots.append(_kernel("conv_root", layer))
+        elif isinstance(layer, layers.GroupNorm):
+            slots += _norm("gn_root", layer)
+        elif isinstance(layer, layers.ResidualUnit):
+            slots += _unit(*re.fullmatch(r"block(\d+)_unit(\d+)", layer.name).groups(), layer)
         elif layer.name == "encoder_norm":
             slots += _norm("Transformer/encoder_norm", layer)
         elif layer.name in ("pre_logits", "head"):
             slots += _dense(layer.name, layer)
-        elif layer.weights:
+        # What is left: foreign layers, relative positions, axial attention, 2-d and repeated position embeddings.
+        if len(slots) - before != len(layer.weights) or _is_repeated(model, layer):
             raise ValueError(
                 f"model {model.name!r}: layer {layer.name!r} ({type(layer).__name__}) has weights but no place in the "
                 "original layout; load the plain ViT first and compose afterwards."
             )
     return slots
+
+
+def _is_repeated(model, layer):
+    """Whether a position embedding is one of several additions, where the layout knows one before the blocks."""
+    if not isinstance(layer, layers.PositionEmbedding):
+        return False
+    calls = (node for nodes in model._nodes_by_depth.values() for node in nodes if node.operation is layer)
+    return layer.name != "position_embedding" or len(list(calls)) > 1
 
 
 def _block(prefix, block):
@@ -78,6 +94,20 @@ def _block(prefix, block):
     slots += _dense(f"{prefix}/MlpBlock_3/Dense_0", block.mlp.expand)
     slots += _dense(f"{prefix}/MlpBlock_3/Dense_1", block.mlp.project)
     return slots
+
+
+def _unit(block, unit, layer):
+    slots = []
+    for part in ("1", "2", "3", "_proj"):
+        conv, norm = getattr(layer, f"conv{part}"), getattr(layer, f"gn{part}")
+        if isinstance(conv, layers.StdConv):
+            slots.append(_kernel(f"block{block}/unit{int(unit)}/conv{part}", conv))
+            slots += _norm(f"block{block}/unit{int(unit)}/gn{part}", norm)
+    return slots
+
+
+def _kernel(prefix, layer):
+    return Slot(f"{prefix}/kernel", tuple(layer.kernel.shape), layer.kernel)
 
 
 def _dense(prefix, layer):

@@ -26,12 +26,15 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+# No model of this architecture comes near; an archive that promises more is an attack on memory, not a checkpoint.
+MAX_ARRAYS = 2**16
+MAX_ARRAY_BYTES = 2**35
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """What a `.npz` member says of itself before its data is read."""
+    """What an array of a file says of itself before its data is read."""
 
     shape: tuple
     dtype: np.dtype
@@ -67,6 +70,11 @@ class NpzFile:
             raise ValueError(f"checkpoint {self.path!r} is truncated or not an .npz file ({error}).") from error
         try:
             self._members, self.headers = {}, {}
+            if len(self._archive.infolist()) > MAX_ARRAYS:
+                raise ValueError(
+                    f"checkpoint {self.path!r} must hold at most {MAX_ARRAYS} arrays, received "
+                    f"{len(self._archive.infolist())}."
+                )
             for info in self._archive.infolist():
                 name = info.filename.removesuffix(".npy")
                 if name in self._members:
@@ -99,6 +107,8 @@ class NpzFile:
             raise ValueError(
                 f"{self._where(info)}: must hold {expected} bytes for shape {shape}, received {info.file_size}."
             )
+        if expected > MAX_ARRAY_BYTES:
+            raise ValueError(f"{self._where(info)}: must hold at most {MAX_ARRAY_BYTES} bytes, received {expected}.")
         return ArrayHeader(shape, dtype)
 
     def read(self, name):
@@ -110,8 +120,12 @@ class NpzFile:
         except _DAMAGE as error:
             raise ValueError(f"{self._where(info)}: its data is damaged ({error}).") from error
 
+    def close(self):
+        """Closes the file."""
+        self._archive.close()
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._archive.close()
+        self.close()

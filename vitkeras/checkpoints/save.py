@@ -1,0 +1,84 @@
+"""Writing the original's `.npz` layout, so that its JAX code reads what was trained here."""
+
+import os
+import uuid
+import warnings
+import zipfile
+
+import keras
+import numpy as np
+
+from vitkeras import layers
+from vitkeras.checkpoints.google import google_slots
+
+
+def save_checkpoint(model, path, overwrite=False):
+    """Saves a ViT, a hybrid or a ResNet in the original's `.npz` layout.
+
+    The names, shapes and order are those of the published files (GroupNorm's vectors as (1, 1, 1, C) maps), the
+    numbers float32: a file that was loaded is saved again bit for bit. One array is in memory at a time.
+
+    Args:
+        model: a model built by `VisionTransformer`, `ResNet` or a variant.
+        path: str or path-like, ends in `.npz`.
+        overwrite: bool, whether an existing file is replaced. Default False.
+
+    Returns:
+        The path, str.
+
+    Raises:
+        ValueError: if the path has another suffix, or the model has weights that the layout has no name for.
+        FileExistsError: if there is such a file and `overwrite` is False.
+
+    Warns:
+        UserWarning: if the model computes with another GELU or epsilon than the original's, which the layout can't say.
+
+    Example:
+        >>> import vitkeras
+        >>> model = vitkeras.VisionTransformer((32, 32, 3), 16, 2, 48, 3, 96, include_top=False)
+        >>> path = save_checkpoint(model, "mine.npz")
+        >>> vitkeras.from_checkpoint(path).output_shape
+        (None, 5, 48)
+    """
+    path = os.fspath(path)
+    if not path.endswith(".npz"):
+        raise ValueError(f"path must end in .npz, received {path!r}.")
+    slots = sorted(google_slots(model), key=lambda slot: slot.key)  # the original's order: its trees are sorted
+    if os.path.exists(path) and not overwrite:
+        raise FileExistsError(f"{path!r} exists; pass overwrite=True to replace it.")
+    maps = {
+        id(weight)
+        for layer in model._flatten_layers()
+        if isinstance(layer, layers.GroupNorm)
+        for weight in layer.weights
+    }
+    temporary = f"{path}.{uuid.uuid4().hex[:8]}.part"
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for slot in slots:
+                shape = (1, 1, 1, *slot.shape) if id(slot.variable) in maps else slot.shape
+                array = keras.ops.convert_to_numpy(keras.ops.cast(slot.variable, "float32")).reshape(shape)
+                with archive.open(f"{slot.key}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, array, allow_pickle=False)
+                del array
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    _note_constants(model, path)
+    return path
+
+
+def _note_constants(model, path):
+    """What the reader of the file must know because the layout can't say it."""
+    for layer in model.layers:
+        if isinstance(layer, layers.EncoderBlock):
+            own = {"activation": layer.activation, "layer_norm_epsilon": layer.layer_norm_epsilon}
+            original = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-6}
+            if own != original:
+                warnings.warn(
+                    f"checkpoint {path!r} was saved from a model with {own}, which the original's layout can't say: "
+                    f"its JAX code computes with {original}, and here both are to be given when it is loaded.",
+                    stacklevel=3,
+                )
+            return

@@ -1,0 +1,55 @@
+"""The small JSON files beside weights: read with bounds, checked by type."""
+
+import json
+import os
+
+MAX_SETTINGS_BYTES = 2**24  # 21,843 class names take some 2 MB
+
+
+def read_settings(path, name, marker=None):
+    """Reads the JSON object `name` in the folder of the weights file `path`.
+
+    Args:
+        path: str, the weights file.
+        name: str, such as "config.json".
+        marker: str or None; an object without this key belongs to something else and counts as absent.
+
+    Returns:
+        dict, empty if there is no such file.
+
+    Raises:
+        ValueError: if the file is too large or no JSON object.
+    """
+    beside = os.path.join(os.path.dirname(path), name)
+    if not os.path.isfile(beside):
+        return {}
+    size = os.path.getsize(beside)
+    if size > MAX_SETTINGS_BYTES:
+        raise ValueError(f"{beside!r} must have at most {MAX_SETTINGS_BYTES} bytes, received {size}.")
+    with open(beside, "rb") as stream:
+        try:
+            settings = json.loads(stream.read().decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{beside!r} is damaged or not JSON ({error}).") from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"{beside!r} must hold a JSON object, received {type(settings).__name__}.")
+    return settings if marker is None or marker in settings else {}
+
+
+def normalisation(path, name, mean, std):
+    """Returns (mean, std) as tuples of floats, or (None, None) where they are absent or the original's one half.
+
+    Raises:
+        ValueError: if one of them is missing or isn't a list of floats.
+    """
+    if mean is None and std is None:
+        return None, None
+    for values in (mean, std):
+        if not isinstance(values, list) or not values or not all(type(v) in (int, float) for v in values):
+            raise ValueError(
+                f"checkpoint {path!r}: mean and std of its {name} must be lists of floats, received {mean!r} and "
+                f"{std!r}."
+            )
+    if all(value == 0.5 for value in (*mean, *std)):  # -1...1 already
+        return None, None
+    return tuple(float(v) for v in mean), tuple(float(v) for v in std)

@@ -1,0 +1,170 @@
+"""timm's layout: fused query, key and value, kernels as PyTorch keeps them, LayerScale folded away.
+
+Source of the names: github.com/huggingface/pytorch-image-models. Legend: D hidden dimension, N tokens.
+"""
+
+import re
+
+from vitkeras.checkpoints.settings import normalisation, read_settings
+from vitkeras.checkpoints.torch_layout import (
+    ATTENTION,
+    BLOCK,
+    bias_entry,
+    convolution_entry,
+    dense_entry,
+    fused_entries,
+    heads_first,
+    heads_last,
+)
+from vitkeras.checkpoints.view import POSITION_KEY, CheckpointView, EntryTable, SourceFacts, plain
+
+# file's name <-> original's name, where the array is stored as it is
+_STEM = {
+    "cls_token": "cls",
+    "pos_embed": POSITION_KEY,
+    "patch_embed.proj.weight": "embedding/kernel",
+    "patch_embed.proj.bias": "embedding/bias",
+    "norm.weight": "Transformer/encoder_norm/scale",
+    "norm.bias": "Transformer/encoder_norm/bias",
+    "pre_logits.fc.weight": "pre_logits/kernel",
+    "pre_logits.fc.bias": "pre_logits/bias",
+    "head.weight": "head/kernel",
+    "head.bias": "head/bias",
+}
+_IN_BLOCK = {
+    "norm1.weight": "LayerNorm_0/scale",
+    "norm1.bias": "LayerNorm_0/bias",
+    "attn.proj.weight": ATTENTION + "out/kernel",
+    "attn.proj.bias": ATTENTION + "out/bias",
+    "norm2.weight": "LayerNorm_2/scale",
+    "norm2.bias": "LayerNorm_2/bias",
+    "mlp.fc1.weight": "MlpBlock_3/Dense_0/kernel",
+    "mlp.fc1.bias": "MlpBlock_3/Dense_0/bias",
+    "mlp.fc2.weight": "MlpBlock_3/Dense_1/kernel",
+    "mlp.fc2.bias": "MlpBlock_3/Dense_1/bias",
+}
+# LayerScale multiplies a branch's output, so its factor folds into that branch's last dense layer.
+_SCALES = {"attn.proj": "ls1.gamma", "mlp.fc2": "ls2.gamma"}
+_NAME = re.compile(r"blocks\.(\d+)\.(.+)")
+_KEY = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
+# What can't be computed exactly by the paper's architecture, and why; anything else unknown is simply unexpected.
+_REFUSED = {
+    r"fc_norm\..*": "a norm after the pooling (fc_norm); here the norm stands before it, which gives other numbers",
+    r"reg_token": "register tokens, which this architecture does not have",
+    r"dist_token|head_dist\..*": "a distillation token, which this architecture does not have",
+    r"norm_pre\..*": "a norm before the blocks, which this architecture does not have",
+    r"attn_pool\..*": "attention pooling, which this architecture does not have",
+    r"patch_embed\.backbone\..*": "a hybrid in timm's naming; load the original's .npz of it",
+    r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys, which this architecture does not have",
+}
+_GELUS = {"gelu": "gelu", "gelu_erf": "gelu", "gelu_tanh": "gelu_tanh"}
+LAYER_NORM_EPSILON = 1e-6  # timm's ViTs, its library-wide choice for them
+
+
+def is_timm(names):
+    """Whether array names are those of a timm ViT."""
+    return "patch_embed.proj.weight" in names or any(_NAME.fullmatch(name) for name in names)
+
+
+def timm_view(file):
+    """Returns the `CheckpointView` of a timm ViT.
+
+    Args:
+        file: an open `SafetensorsFile`. A `config.json` of timm beside it is read too: kind of GELU, heads, image
+            size, normalisation of the input.
+
+    Raises:
+        ValueError: for what this architecture does not compute exactly (registers, `fc_norm`, ...), by name.
+    """
+    for source in file.headers:
+        for pattern, reason in _REFUSED.items():
+            if re.fullmatch(pattern, source):
+                raise ValueError(f"checkpoint {file.path!r}, array {source!r}: the model has {reason}.")
+    entries, scales = EntryTable(file.path), _find_scales(file)
+    for source, header in file.headers.items():
+        match = _NAME.fullmatch(source)
+        if match is None:
+            entries[_STEM.get(source, source)] = _stem_entry(source, header)
+            continue
+        block, part = BLOCK.format(int(match[1])), match[2]
+        module, _, kind = part.rpartition(".")
+        if part in ("attn.qkv.weight", "attn.qkv.bias"):
+            name = "kernel" if kind == "weight" else "bias"
+            for projection, entry in fused_entries(source, header, name == "kernel"):
+                entries[f"{block}{ATTENTION}{projection}/{name}"] = entry
+        elif part in _IN_BLOCK:
+            entries[block + _IN_BLOCK[part]] = _block_entry(source, header, module, kind, scales)
+        elif source not in scales.values():
+            entries[source] = plain(source, header)
+    return CheckpointView(file, entries, _name, _facts(file, entries))
+
+
+def _find_scales(file):
+    """{dense layer's name: name of its LayerScale} for the layers that have one."""
+    found = {}
+    for source in file.headers:
+        match = _NAME.fullmatch(source)
+        for module, scale in _SCALES.items():
+            if match and match[2] == scale:
+                found[f"blocks.{match[1]}.{module}"] = source
+    return found
+
+
+def _stem_entry(source, header):
+    if source == "patch_embed.proj.weight":
+        return convolution_entry(source, header)
+    if source in ("head.weight", "pre_logits.fc.weight"):
+        return dense_entry(source, header, heads_last)
+    return plain(source, header)
+
+
+def _block_entry(source, header, module, kind, scales):
+    if module.startswith("norm"):
+        return plain(source, header)
+    if kind == "weight":
+        entry = dense_entry(source, header, heads_first if module == "attn.proj" else heads_last)
+    else:
+        entry = bias_entry(source, header)
+    scale = scales.get(source.removesuffix("." + kind))
+    return entry if scale is None else entry.scaled(scale)
+
+
+def _name(key):
+    """What timm calls the original's `key`."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return next((name for name, original in _STEM.items() if original == key), key)
+    index, part = match.groups()
+    if part.startswith(ATTENTION) and "/out/" not in part:
+        return f"blocks.{index}.attn.qkv.{'weight' if part.endswith('kernel') else 'bias'}"
+    return f"blocks.{index}." + next((name for name, original in _IN_BLOCK.items() if original == part), part)
+
+
+def _facts(file, entries):
+    settings = read_settings(file.path, "config.json", marker="architecture")
+    model = settings.get("model_args", {})
+    act_layer = model.get("act_layer", "gelu")
+    if act_layer not in _GELUS:
+        raise ValueError(
+            f"checkpoint {file.path!r}: act_layer of its config.json must be one of {tuple(_GELUS)}, received "
+            f"{act_layer!r}."
+        )
+    pooling, wanted = settings.get("global_pool"), "token" if "cls" in entries else "avg"
+    if pooling not in (None, "", wanted):
+        raise ValueError(
+            f"checkpoint {file.path!r}: global_pool of its config.json must be {wanted!r} for a model "
+            f"{'with' if wanted == 'token' else 'without'} a class token, received {pooling!r}."
+        )
+    pretrained = settings.get("pretrained_cfg", {})
+    mean, std = normalisation(file.path, "config.json", pretrained.get("mean"), pretrained.get("std"))
+    heads = model.get("num_heads")
+    return SourceFacts(
+        "timm weights",
+        activation=_GELUS[act_layer],
+        layer_norm_epsilon=LAYER_NORM_EPSILON,
+        num_heads=heads if isinstance(heads, int) else None,
+        input_mean=mean,
+        input_std=std,
+        position_prefixes=(0,) if model.get("no_embed_class") is True else (1,),
+        resize_method="bicubic",
+    )
