@@ -6,7 +6,11 @@ TF ?= $(if $(shell command -v nvidia-smi 2>/dev/null),tf,tf-cpu)
 EXTRAS_demo := $(TF),recipes,export
 EXTRAS_test := $(TF),recipes,export,test
 
-.PHONY: demo test test-quick lint wheel-check clean
+# Other backends run the layers and models, in environments of their own without TensorFlow.
+BACKEND_jax := ".[jax,test]"
+BACKEND_torch := ".[test]" torch
+
+.PHONY: demo test test-quick test-jax test-torch lint wheel-check clean
 
 demo: .venv/installed-demo
 	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
@@ -17,6 +21,9 @@ test: .venv/installed-test
 test-quick: .venv/installed-test
 	$(BIN)/python -m pytest -m "not slow"
 
+test-jax test-torch: test-%: .venv-%/installed
+	KERAS_BACKEND=$* .venv-$*/bin/python -m pytest tests/layers tests/models
+
 lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,14 +32,24 @@ lint: .venv/installed-test
 wheel-check: .venv/installed-test
 	.ci/wheel_check.sh $(abspath $(BIN)/python)
 
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "vitkeras needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
+
 # One stamp a set of extras; a second run installs nothing, a changed setup.cfg does.
 .venv/installed-%: setup.cfg pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "vitkeras needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
+	@$(CHECK_PYTHON)
 	@echo "Installing vitkeras[$(EXTRAS_$*)] into .venv; TensorFlow makes this a download of several hundred MB."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS_$*)]"
 	@touch $@
 
+.venv-%/installed: setup.cfg pyproject.toml
+	@$(CHECK_PYTHON)
+	@echo "Installing vitkeras with Keras' $* backend into .venv-$*."
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --upgrade pip
+	.venv-$*/bin/python -m pip install --quiet --editable $(BACKEND_$*)
+	@touch $@
+
 clean:
-	rm -rf .venv demo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-jax .venv-torch demo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cp -r "$root" "$folder/source"                 # setuptools leaves build/ behind: not in the checkout
-rm -rf "$folder/source/.venv" "$folder/source/build"
+rm -rf "$folder"/source/.venv* "$folder/source/build"
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder/wheel" "$folder/source"
 "$python" -m pip install --quiet --no-deps --target "$folder/site" "$folder"/wheel/*.whl
 cd "$folder"

@@ -35,7 +35,8 @@ class ModelConfig:
 
     Attributes:
         variant: a name of `vitkeras.models.VARIANTS`, whose sizes the next fields may replace.
-        patch_size, num_layers, hidden_dim, num_heads, mlp_dim: ints, or None for the variant's own.
+        patch_size, num_layers, hidden_dim, num_heads, mlp_dim: ints, or None for the variant's own. A family that
+            lacks one of these or of the next three, as a ResNet does, refuses anything but its default.
         activation: "gelu_tanh" (original weights) or "gelu" (erf: timm, Hugging Face, DINO).
         classifier: "token" or "gap".
         dropout_rate: float, or None for the variant's own.

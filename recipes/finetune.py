@@ -6,15 +6,26 @@ The run's folder gets `model.keras`, `classes.txt`, `metrics.json`, `config.json
 `tensorboard/`.
 """
 
+import inspect
 import json
 import os
 import sys
 
 from . import cli
-from .config import as_dict
+from .config import ModelConfig, as_dict
 from .configs.finetune import CONFIGS
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+ARCHITECTURE = (
+    "patch_size",
+    "num_layers",
+    "hidden_dim",
+    "num_heads",
+    "mlp_dim",
+    "activation",
+    "classifier",
+    "dropout_rate",
+)
 SHORTCUTS = {"data": "data.spec", "weights": "model.weights", "on_bad_image": "data.on_bad_image"}
 
 
@@ -92,8 +103,7 @@ def build_model(config, classes):
     from vitkeras.models.weights import find_weights, load_weights
 
     choice = config.model
-    sizes = ("patch_size", "num_layers", "hidden_dim", "num_heads", "mlp_dim", "dropout_rate")
-    overrides = {key: getattr(choice, key) for key in sizes if getattr(choice, key) is not None}
+    overrides = _architecture(choice)
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_precision else "float32")
     try:
@@ -102,8 +112,6 @@ def build_model(config, classes):
             input_shape=(*config.data.image_size, 3),
             classes=classes,
             classifier_activation=None,
-            activation=choice.activation,
-            classifier=choice.classifier,
             **overrides,
         )
     finally:
@@ -118,6 +126,25 @@ def build_model(config, classes):
         mean, std = normalisation[choice.weights_input]
         load_weights(model, weights, include_top=False, input_mean=mean, input_std=std)
     return model
+
+
+def _architecture(choice):
+    """Returns what a `ModelConfig` says of the architecture, for a variant whose family may lack some of it."""
+    from vitkeras import models
+
+    if choice.variant not in models.VARIANTS:
+        return {}  # refused, with the nearest names, by whatever builds it
+    parameters = inspect.signature(models.VARIANTS[choice.variant].builder).parameters
+    given = {}
+    for key in ARCHITECTURE:
+        value = getattr(choice, key)
+        if value is None:
+            continue
+        if key in parameters:
+            given[key] = value
+        elif value != getattr(ModelConfig, key):
+            raise ValueError(f"model.{key} is not for model.variant={choice.variant}, received {value!r}.")
+    return given
 
 
 def _train(engine, batches, test, steps, train, log):

@@ -26,7 +26,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "filterwarnings",
         "ignore:__array__ implementation doesn't accept a copy keyword"
-        ":DeprecationWarning:keras.src.backend.tensorflow.core",
+        r":DeprecationWarning:keras\.src\.backend\.",
     )
 
 

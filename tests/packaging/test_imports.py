@@ -13,13 +13,14 @@ ARROWS = {
     "checkpoints": {"layers"},
     "models": {"checkpoints", "layers"},
     "preprocessing": {"checkpoints"},
+    "analysis": {"models", "layers", "preprocessing"},
     "data": {"models", "checkpoints", "layers", "preprocessing"},
     "training": {"models", "checkpoints", "layers", "preprocessing"},
     "export": {"models", "checkpoints", "layers", "preprocessing", "data"},
-    "recipes": {"models", "checkpoints", "layers", "preprocessing", "data", "training", "export"},
+    "recipes": {"models", "checkpoints", "layers", "preprocessing", "data", "training", "export", "analysis"},
 }
 SHARED = {"_backend", "_optional", "_tensorflow", "_version"}  # private helpers, for every room
-BACKEND_FREE = ("layers", "checkpoints", "models", "preprocessing")  # no TensorFlow, no other backend
+BACKEND_FREE = ("layers", "checkpoints", "models", "preprocessing", "analysis")  # no TensorFlow, no other backend
 FORBIDDEN = {"tensorflow", "jax", "torch", "tf_keras"}
 
 

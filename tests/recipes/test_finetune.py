@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vitkeras.models.variants import VARIANTS, AxialVariant, ResNetVariant, Variant
 from vitkeras.recipes import finetune
+from vitkeras.recipes.config import FinetuneConfig
 
 TINY = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)"]
 
@@ -86,6 +88,41 @@ def test_weights_are_loaded_and_the_head_starts_at_zero(golden):
     np.testing.assert_allclose(kernel, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "variant, row",
+    [
+        ("bit_r50x1", ResNetVariant((1,), 0.5)),
+        ("axial_vit_b32", AxialVariant(16, 1, 24, 3, 48)),
+        ("r50_b16", Variant(2, 1, 24, 3, 48, stem_blocks=(1,))),
+    ],
+)
+def test_other_families_are_fine_tuned_too(tmp_path, monkeypatch, variant, row):
+    """A row of the family's own kind, small: a named variant has the sizes of the paper."""
+    monkeypatch.setitem(VARIANTS, variant, row)
+    sets = (f"model.variant={variant}", "data.image_size=(32, 48)", "train.steps=2", "train.batch_size=7")
+    sets += tuple(f"model.{key}=none" for key in ("patch_size", "num_layers", "hidden_dim", "num_heads", "mlp_dim"))
+    arguments = [part for text in sets for part in ("--set", text)]
+    assert finetune.main(["--config", "digits", "--workdir", str(tmp_path / "run"), *arguments]) == 0
+    model = keras.saving.load_model(tmp_path / "run" / "model.keras")
+    assert model.name == variant and model.input_shape == (None, 32, 48, 3) and model.output_shape == (None, 10)
+
+
+def test_the_real_baseline_builds():
+    config = finetune.cli.override(FinetuneConfig(), ["model.variant=bit_r50x1", "data.image_size=(32, 48)"])
+    with keras.StatelessScope(initialize_variables=False):
+        model = finetune.build_model(config, classes=5)
+    assert model.count_params() == 25_557_032 - 995 * 2049
+    keras.utils.clear_session()
+
+
+def test_dropout_of_a_variant_is_off_unless_asked_for(monkeypatch):
+    monkeypatch.setitem(VARIANTS, "vit_l16", Variant(16, 1, 24, 3, 48, dropout_rate=0.1))
+    sets = ["model.variant=vit_l16", "data.image_size=(32, 48)"]
+    for value, expected in (("0.0", 0.0), ("none", 0.1), ("0.2", 0.2)):
+        config = finetune.cli.override(FinetuneConfig(), [*sets, f"model.dropout_rate={value}"])
+        assert finetune.build_model(config, 5).get_layer("encoder_block_00").dropout_rate == expected
+
+
 def test_mixed_precision_and_accumulation(tmp_path):
     sets = ("train.steps=2", "train.mixed_precision=true", "train.accumulate=2")
     assert run(tmp_path / "run", sets=sets) == 0
@@ -106,6 +143,12 @@ def test_mixed_precision_and_accumulation(tmp_path):
         ([], ("optimizer.name=adam",), "optimizer must be 'sgd' or 'adamw', received 'adam'; nearest: 'adamw'"),
         ([], ("train.accumulate=5", "train.batch_size=12"), "multiple of replicas x accumulate = 5, received 12"),
         ([], ("model.variant=vit_b15",), "vit_b15"),
+        ([], ("model.variant=bit_r50x1",), "model.patch_size is not for model.variant=bit_r50x1, received 8."),
+        (
+            [],
+            ("model.variant=axial_vit_b16", "model.classifier=gap"),
+            "model.classifier is not for model.variant=axial_vit_b16, received 'gap'.",
+        ),
         ([], ("model.activation=relu",), "activation must be 'gelu_tanh'"),
         ([], ("model.weights_input=x", "model.weights=augreg"), "weights_input must be one of"),
     ],
