@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from vitkeras.checkpoints.positions import read_grid
 from vitkeras.checkpoints.view import POSITION_KEY
 from vitkeras.layers.patch_embedding import pair
+from vitkeras.layers.residual_unit import ROOT_WIDTH, body_stride
 
 WIDTHS = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}  # hidden dimensions of the known models -> heads
-ROOT_WIDTH = 64
 _QUERY = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
 _EXPAND = "Transformer/encoderblock_0/MlpBlock_3/Dense_0/kernel"
 
@@ -79,7 +79,7 @@ def read_facts(view, position_grid=None, num_heads=None):
     if not is_resnet:
         transformer, grid = _transformer(view, position_grid, num_heads)
         arguments |= transformer
-        stride = 1 if blocks is None else 4 * 2 ** max(len(blocks) - 1, 0)
+        stride = 1 if blocks is None else body_stride(blocks)
         image_size = view.facts.image_size
         image_size = pair(image_size, "image_size") if image_size is not None else None
         from_grid = grid and tuple(n * side * stride for n, side in zip(grid, arguments["patch_size"]))

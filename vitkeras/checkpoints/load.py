@@ -1,6 +1,5 @@
 """Strict loading: everything is compared before the first weight changes."""
 
-import os
 import warnings
 
 from vitkeras import layers
@@ -114,7 +113,7 @@ def _lower_resolution_note(path, model, resize):
     )
     tuned, asked = (tuple(n * side for n, side in zip(g, stride)) for g in (resize.old_grid, resize.layer.grid_size))
     head = model.get_layer("head").units
-    source = find_source(os.path.basename(path), head)
+    source = find_source(path, head)
     fitting = source and lower_resolution_file(source, min(asked))
     advice = (
         f"The published file for this size is weights={fitting.name!r}"

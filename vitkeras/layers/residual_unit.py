@@ -12,6 +12,12 @@ from vitkeras.layers.std_conv import StdConv
 
 EXPANSION = 4  # output channels of a unit, in widths
 GROUPS = 32  # of every GroupNorm, the original's
+ROOT_WIDTH = 64  # channels of the root before the units, times the width factor
+
+
+def body_stride(blocks):
+    """Returns how many pixels lie between two positions of the map after `blocks`, units a stage: 4 after the root."""
+    return 4 * 2 ** max(len(tuple(blocks)) - 1, 0)
 
 
 @keras.saving.register_keras_serializable(package="vitkeras")

@@ -9,7 +9,7 @@ from vitkeras.checkpoints.load import load_view
 from vitkeras.checkpoints.open import open_checkpoint
 from vitkeras.models.resnet import ResNet
 from vitkeras.models.vit import VisionTransformer
-from vitkeras.models.weights import DEFAULT_ACTIVATION, DEFAULT_LAYER_NORM_EPSILON, local_path
+from vitkeras.models.weights import local_path, settle_constants
 
 
 def from_checkpoint(
@@ -90,9 +90,7 @@ def from_checkpoint(
             builder = ResNet
         else:
             builder = VisionTransformer
-            arguments["activation"] = activation or view.facts.activation or DEFAULT_ACTIVATION
-            told = (layer_norm_epsilon, view.facts.layer_norm_epsilon, DEFAULT_LAYER_NORM_EPSILON)
-            arguments["layer_norm_epsilon"] = next(value for value in told if value is not None)
+            arguments |= settle_constants(view.facts, activation, layer_norm_epsilon)
             if loads_head:
                 arguments["representation_size"] = facts.representation_size
         twice = sorted(set(kwargs) & {*facts.arguments, *arguments})

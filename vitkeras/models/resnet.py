@@ -6,17 +6,11 @@ Paper section 3.1 "Hybrid Architecture" and appendix B.1. Legend: B batch, H W i
 import keras
 
 from vitkeras import layers
+from vitkeras.layers.residual_unit import GROUPS, ROOT_WIDTH
 from vitkeras.models.parts import check_sizes, check_top, image_input, model_input, zero_head
 from vitkeras.models.weights import plan_weights
 
 POOLINGS = (None, "avg", "max")
-
-ROOT_WIDTH = 64
-
-
-def body_stride(blocks):
-    """Returns how many pixels lie between two positions of the map that `resnet_body` gives."""
-    return 4 * 2 ** max(len(tuple(blocks)) - 1, 0)
 
 
 def resnet_body(image, blocks, width_factor=1.0, attention_heads=None, prefix=""):
@@ -41,9 +35,9 @@ def resnet_body(image, blocks, width_factor=1.0, attention_heads=None, prefix=""
     if not isinstance(blocks, (tuple, list)) or not all(isinstance(units, int) and units > 0 for units in blocks):
         raise ValueError(f"{prefix}blocks must be a tuple of positive ints, units a stage, received {blocks!r}.")
     width = round(ROOT_WIDTH * width_factor)
-    if width < 1 or width != ROOT_WIDTH * width_factor or width % 32:
+    if width < 1 or width != ROOT_WIDTH * width_factor or width % GROUPS:
         raise ValueError(
-            f"{prefix}width_factor must make {ROOT_WIDTH} a multiple of GroupNorm's 32 groups, "
+            f"{prefix}width_factor must make {ROOT_WIDTH} a multiple of GroupNorm's {GROUPS} groups, "
             f"received {width_factor!r}."
         )
     x = layers.StdConv(width, 7, strides=2, name="conv_root")(image)

@@ -4,8 +4,9 @@ import difflib
 import inspect
 from dataclasses import dataclass
 
+from vitkeras.layers.residual_unit import body_stride
 from vitkeras.models.axial import AxialViT
-from vitkeras.models.resnet import ResNet, body_stride
+from vitkeras.models.resnet import ResNet
 from vitkeras.models.vit import DEFAULT_IMAGE_SIZE, VisionTransformer
 from vitkeras.models.weights import find_weights, plan_weights
 
@@ -198,6 +199,10 @@ def _variant_function(function_name, variant, title, default_weights, source=_TA
     else:
         size = f"{row.num_layers} layers, hidden size {row.hidden_dim}, {row.num_heads} heads"
     poolings = '"token", "avg" or "max"' if is_vit else '"avg" or "max"'
+    cuts_patches = getattr(row, "patch_size", 1) > 1
+    sides = f"multiples of {row.stride}" if cuts_patches else f"any, a map position every {row.stride} pixels"
+    if not isinstance(row, AxialVariant) and getattr(row, "attention_heads", None) is None:
+        sides += "; None: images of any size"
     function.__name__ = function.__qualname__ = function_name
     function.__doc__ = f"""Builds {title}: {size}.
 
@@ -210,9 +215,9 @@ def _variant_function(function_name, variant, title, default_weights, source=_TA
             one file such as `"imagenet21k+imagenet2012/ViT-B_16-224"`; `vitkeras.list_weights({variant!r})` lists
             them), or a file, folder or address of any layout that `load_checkpoint` takes. Default {default_weights!r}.
         input_tensor: optional Keras tensor to build on.
-        input_shape: (height, width, channels), multiples of {row.stride}. Default None: the
-            resolution of the file, the lowest if several are published; 224 x 224 otherwise. Other than 3 channels take
-            the file's first kernel summed (1 channel) or repeated and rescaled.
+        input_shape: (height, width, channels); sides: {sides}.
+            Default None: the resolution of the file, the lowest if several are published; 224 x 224 otherwise. Other
+            than 3 channels take the file's first kernel summed (1 channel) or repeated and rescaled.
         pooling: with `include_top=False`: None (all tokens or the map, default), {poolings}.
         classes: int or None, width of the head. Default None: that of the weights, 1000 without. Another number keeps
             the backbone of the weights and makes a head of zeros.

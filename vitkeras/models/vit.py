@@ -8,8 +8,9 @@ import keras
 from vitkeras import layers
 from vitkeras.layers.mlp import check_gelu
 from vitkeras.layers.patch_embedding import pair
+from vitkeras.layers.residual_unit import body_stride
 from vitkeras.models.parts import check_choice, check_rates, check_sizes, check_top, image_input, model_input, zero_head
-from vitkeras.models.resnet import body_stride, resnet_body
+from vitkeras.models.resnet import resnet_body
 from vitkeras.models.weights import plan_weights
 
 CLASSIFIERS = ("token", "gap", "token_unpooled", "unpooled")

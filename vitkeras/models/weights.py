@@ -12,10 +12,11 @@ from vitkeras.checkpoints.load import load_checkpoint, load_view
 from vitkeras.checkpoints.open import is_checkpoint, open_checkpoint
 from vitkeras.checkpoints.positions import read_grid
 from vitkeras.checkpoints.registry import find_published
+from vitkeras.checkpoints.view import SourceFacts
 
 DEFAULT_CLASSES = 1000
-DEFAULT_ACTIVATION = "gelu_tanh"
-DEFAULT_LAYER_NORM_EPSILON = 1e-6
+# The original's, whose layout doesn't say them.
+DEFAULT_CONSTANTS = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-6}
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,7 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
             path,
             DEFAULT_CLASSES if classes is None else classes,
             include_top,
-            activation or DEFAULT_ACTIVATION,
-            DEFAULT_LAYER_NORM_EPSILON if layer_norm_epsilon is None else layer_norm_epsilon,
+            **settle_constants(SourceFacts(), activation, layer_norm_epsilon),
         )
     with open_checkpoint(path) as view:
         own, facts, grid = head_classes(view), view.facts, read_grid(view)
@@ -86,12 +86,6 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
             raise ValueError(
                 f"checkpoint {view.path!r} has no head; use include_top=False, or give classes for a new one."
             )
-        told = {"activation": facts.activation, "layer_norm_epsilon": facts.layer_norm_epsilon}
-        default = {"activation": DEFAULT_ACTIVATION, "layer_norm_epsilon": DEFAULT_LAYER_NORM_EPSILON}
-        given = {"activation": activation, "layer_norm_epsilon": layer_norm_epsilon}
-        settled = {}
-        for key, value in given.items():
-            settled[key] = next(x for x in (value, told[key], default[key]) if x is not None)
         return Plan(
             path,
             next(x for x in (classes, own, DEFAULT_CLASSES) if x is not None),
@@ -99,8 +93,17 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
             representation_size=representation_size(view),
             grid=grid,
             image_size=facts.image_size,
-            **settled,
+            **settle_constants(facts, activation, layer_norm_epsilon),
         )
+
+
+def settle_constants(facts, activation=None, layer_norm_epsilon=None):
+    """Returns {"activation": ..., "layer_norm_epsilon": ...}: the caller's, else the source's, else the original's."""
+    given = {"activation": activation, "layer_norm_epsilon": layer_norm_epsilon}
+    return {
+        key: next(value for value in (given[key], getattr(facts, key), default) if value is not None)
+        for key, default in DEFAULT_CONSTANTS.items()
+    }
 
 
 def find_weights(weights, variant, image_size):
