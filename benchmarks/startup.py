@@ -1,8 +1,8 @@
-"""What it costs to start: `import vitkeras` beside `import keras`, and ViT-B/16 from a local `.npz`.
+"""What it costs to start: `import vitkeras` after `import keras`, and ViT-B/16 from a local `.npz`.
 
     python benchmarks/startup.py [--rounds 5 --json out.json]
 
-Each number is taken in a fresh process; the rounds interleave what is compared. The checkpoint is random, in the
+Each round is a fresh process, and medians are printed. The checkpoint is random, in the
 original layout, and lies in a temporary folder.
 """
 
@@ -14,7 +14,14 @@ import subprocess
 import sys
 import tempfile
 
-TIME = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+IMPORTS = """
+import time
+start = time.perf_counter()
+import keras
+middle = time.perf_counter()
+import vitkeras
+print(middle - start, time.perf_counter() - middle)
+"""
 
 LOAD = """
 import resource, sys, threading, time
@@ -59,18 +66,15 @@ def main():
     parse.add_argument("--rounds", type=int, default=5)
     parse.add_argument("--json", metavar="PATH")
     arguments = parse.parse_args()
-    imports = {"keras": [], "vitkeras": []}
-    for _ in range(arguments.rounds):
-        for module in imports:
-            imports[module] += run(TIME.format(module))
+    imports = [run(IMPORTS) for _ in range(arguments.rounds)]
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "vit_b16.npz")
         write_checkpoint(path)
         size = os.path.getsize(path)
         loads = [run(LOAD, path) for _ in range(arguments.rounds)]
     result = {
-        "import_keras_seconds": statistics.median(imports["keras"]),
-        "vitkeras_adds_seconds": statistics.median(v - k for k, v in zip(imports["keras"], imports["vitkeras"])),
+        "import_keras_seconds": statistics.median(keras for keras, _ in imports),
+        "vitkeras_adds_seconds": statistics.median(adds for _, adds in imports),
         "build_and_load_vit_b16_seconds": statistics.median(seconds for seconds, _ in loads),
         "extra_memory_of_file_size": statistics.median(extra for _, extra in loads) / size,
     }
