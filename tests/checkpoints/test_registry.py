@@ -140,6 +140,45 @@ def test_published_accuracies(variant):
     assert find_published("augreg", variant, 384).imagenet_top1 == TOP1[variant]
 
 
+@pytest.mark.parametrize(
+    "size, top1",
+    [
+        *(("ViT-B_16", 83.97), ("ViT-B_32", 81.28), ("ViT-L_16", 85.15), ("ViT-L_32", 80.99)),
+        *(("ViT-B_16-224", 81.2), ("ViT-L_16-224", 82.7), ("ViT-B_8", None), ("R50+ViT-B_16", None)),
+    ],
+)
+def test_published_accuracies_of_the_papers_weights(size, top1):
+    by_name = {entry.name: entry for entry in registry.PUBLISHED}
+    assert by_name[f"imagenet21k+imagenet2012/{size}"].imagenet_top1 == top1
+
+
+@pytest.mark.parametrize(
+    "variant, mebibytes",
+    [
+        *(("vit_ti16", 37), ("vit_s16", 115), ("vit_s32", 118), ("vit_b16", 391), ("vit_b32", 398), ("vit_l16", 1243)),
+        *(("r_ti16", 40), ("r26_s32", 170), ("r50_l32", 1337)),
+    ],
+)
+def test_sizes_are_those_that_the_original_lists_for_imagenet21k_files(variant, mebibytes):
+    assert abs(PublishedFile("any", variant, "any", 224, 21843).mebibytes - mebibytes) < 1
+
+
+@pytest.mark.parametrize("collection", ["imagenet21k", "imagenet21k+imagenet2012", "augreg"])
+@pytest.mark.parametrize("variant", ["vit_ti16", "vit_b16", "vit_b32", "r50_b16", "r26_s32"])
+def test_parameters_are_those_of_the_model(collection, variant):
+    for entry in published_files(variant):
+        if entry.collection == collection:
+            with keras.StatelessScope(initialize_variables=False):
+                model = build_variant(
+                    variant,
+                    input_shape=(entry.image_size, entry.image_size, 3),
+                    classes=entry.classes,
+                    representation_size=VARIANTS[variant].hidden_dim if entry.has_pre_logits else None,
+                )
+            assert entry.parameters == model.count_params()
+            keras.utils.clear_session()
+
+
 def test_sam_is_picked_by_name():
     assert find_published("sam", "vit_s16").path == "sam/ViT-S_16.npz"
     assert find_published("imagenet21k", "r50_b16").path == "imagenet21k/R50+ViT-B_16.npz"
@@ -150,9 +189,9 @@ def test_the_list_is_a_table(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert entries == published_files("vit_b16") and len(lines) == len(entries) + 1
     assert len({len(line) for line in lines}) == 1
-    assert lines[0].split() == ["variant", "weights", "pixels", "classes", "ImageNet", "top-1"]
+    assert lines[0].split() == ["variant", "weights", "pixels", "classes", "MiB", "ImageNet", "top-1"]
     row = next(line.split() for line in lines if "lr_0.03-res_384" in line)
-    assert row[2:] == ["384", "1000", "85.49"]
+    assert row[2:] == ["384", "1000", "331", "85.49"]
     assert vitkeras.list_weights() == list(registry.PUBLISHED)
 
 

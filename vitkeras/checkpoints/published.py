@@ -2,7 +2,8 @@
 
 Sources: the tables of github.com/google-research/vision_transformer (paper weights; AugReg, arXiv 2106.10270; SAM,
 arXiv 2106.01548). No hashes are published for these files. The AugReg files of the table are those that its authors
-recommend at 384 pixels, with the ImageNet top-1 that they give, and the like at 224 pixels.
+recommend at 384 pixels, with the ImageNet top-1 that they give, and the like at 224 pixels. The top-1 of the paper's
+weights is that of the paper's Table 5 at 384 pixels, and what the tables expect of the two files for 224.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class PublishedFile:
         image_size: int, the resolution in pixels that it was trained or tuned at.
         classes: int, width of its head.
         has_pre_logits: bool, whether a tanh layer `pre_logits` precedes its head.
-        imagenet_top1: float or None, percent on ImageNet's validation set as its authors give it for this file.
+        imagenet_top1: float or None, percent on ImageNet's validation set as its authors give it.
     """
 
     collection: str
@@ -43,6 +44,38 @@ class PublishedFile:
         """The address, with `+` sent as `%2B` as the server wants it."""
         return BASE_URL + quote(self.path)
 
+    @property
+    def parameters(self):
+        """int, how many numbers the model's arrays hold."""
+        count, width, stride = _SIZES[self.variant]
+        positions = (self.image_size // stride) ** 2 - (_SIDE // stride) ** 2
+        head = (width + 1) * (self.classes - _CLASSES)
+        return count + width * positions + head + (width * (width + 1) if self.has_pre_logits else 0)
+
+    @property
+    def mebibytes(self):
+        """float, the size of its float32 arrays in MiB; a SAM file may hold its optimizer's too."""
+        return 4 * self.parameters / 2**20
+
+
+# Parameters with a head of 1000 classes at 224 pixels, width, pixels between two tokens.
+_SIDE, _CLASSES = 224, 1000
+_SIZES = {
+    "vit_ti16": (5_717_416, 192, 16),
+    "vit_s16": (22_050_664, 384, 16),
+    "vit_s32": (22_878_952, 384, 32),
+    "vit_b8": (86_576_872, 768, 8),
+    "vit_b16": (86_567_656, 768, 16),
+    "vit_b32": (88_224_232, 768, 32),
+    "vit_l16": (304_326_632, 1024, 16),
+    "vit_l32": (306_535_400, 1024, 32),
+    "vit_h14": (632_045_800, 1280, 14),
+    "r_ti16": (6_337_704, 192, 32),
+    "r26_s32": (36_431_912, 384, 32),
+    "r26_b32": (101_383_976, 768, 32),
+    "r50_b16": (98_659_112, 768, 16),
+    "r50_l32": (328_994_856, 1024, 32),
+}
 
 _PLAIN = ("ViT-B_16", "ViT-B_32", "ViT-B_8", "ViT-L_16", "ViT-L_32")
 
@@ -54,9 +87,12 @@ def _imagenet21k():
 
 def _imagenet2012():
     collection = "imagenet21k+imagenet2012"
+    top1 = {"ViT-B_16-224": 81.2, "ViT-L_16-224": 82.7}
+    top1 |= {"ViT-B_16": 83.97, "ViT-B_32": 81.28, "ViT-L_16": 85.15, "ViT-L_32": 80.99}  # paper Table 5
     for size in ("ViT-B_16-224", "ViT-L_16-224", *_PLAIN, "R50+ViT-B_16"):
         image_size = 224 if size.endswith("-224") else 384
-        yield PublishedFile(collection, _variant(size), f"{collection}/{size}.npz", image_size, 1000)
+        path = f"{collection}/{size}.npz"
+        yield PublishedFile(collection, _variant(size), path, image_size, 1000, imagenet_top1=top1.get(size))
 
 
 def _sam():

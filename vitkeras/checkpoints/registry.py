@@ -79,18 +79,19 @@ def list_weights(variant=None):
 
     Example:
         >>> entries = list_weights("vit_h14")
-        variant  weights               pixels  classes  ImageNet top-1
-        vit_h14  imagenet21k/ViT-H_14     224    21843               -
+        variant  weights               pixels  classes   MiB  ImageNet top-1
+        vit_h14  imagenet21k/ViT-H_14     224    21843  2519               -
     """
     entries = list(PUBLISHED) if variant is None else published_files(variant)
     if not entries:
         known = sorted({entry.variant for entry in PUBLISHED})
         nearest = difflib.get_close_matches(str(variant), known, n=3, cutoff=0) or known[:3]
         raise ValueError(f"variant must be one with published files, received {variant!r}; nearest: {nearest}.")
-    rows = [("variant", "weights", "pixels", "classes", "ImageNet top-1")]
+    rows = [("variant", "weights", "pixels", "classes", "MiB", "ImageNet top-1")]
     for entry in entries:
         top1 = "-" if entry.imagenet_top1 is None else f"{entry.imagenet_top1:.2f}"
-        rows.append((entry.variant, entry.name, str(entry.image_size), str(entry.classes), top1))
+        sizes = (entry.image_size, entry.classes, round(entry.mebibytes))
+        rows.append((entry.variant, entry.name, *map(str, sizes), top1))
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         texts = [text.ljust(width) for text, width in zip(row[:2], widths[:2])]
