@@ -82,6 +82,45 @@ def _assert_close():
     return assert_close
 
 
+class _WholeCalls:
+    """A built layer or model whose calls, and their gradients, JAX compiles as one program."""
+
+    def __init__(self, layer):
+        import jax
+
+        self._layer = layer
+        self.stateless_call = jax.jit(self._call, static_argnames="training")
+
+    def __getattr__(self, name):
+        return getattr(self._layer, name)
+
+    def __call__(self, x):
+        states = ([v.value for v in group] for group in (self.trainable_variables, self.non_trainable_variables))
+        return self.stateless_call(*states, x)[0]
+
+    def _call(self, trainable, fixed, x, training=None):
+        """Goes through the layer's `__call__`, which casts, unlike Keras' own `stateless_call`."""
+        import keras
+
+        variables = [*self.trainable_variables, *self.non_trainable_variables]
+        keywords = {} if training is None else {"training": training}
+        with keras.StatelessScope(state_mapping=list(zip(variables, [*trainable, *fixed]))):
+            return self._layer(x, **keywords), None
+
+
+@pytest.fixture(scope="session")
+def whole():
+    """`whole(layer)`: the built layer or model itself, but on JAX with each call compiled as a whole.
+
+    JAX compiles every operation of an eager call by itself and for each shape, some 50 ms each, while the whole call
+    takes as long as a few of them. The contract's and the families' `test_compiled_equals_eager` hold the two to the
+    same numbers, so that other tests need not pay for eager calls on JAX. On other backends nothing changes.
+    """
+    import keras
+
+    return _WholeCalls if keras.backend.backend() == "jax" else lambda layer: layer
+
+
 @pytest.fixture
 def rng():
     """A NumPy generator with a fixed seed."""

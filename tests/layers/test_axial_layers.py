@@ -17,7 +17,7 @@ def numpy(x):
 
 
 def built(layer, x):
-    layer(x)
+    layer.build(x.shape)
     return randomise(layer)
 
 
@@ -102,25 +102,27 @@ def grid(rng):
 
 
 @each_axial
-def test_an_axial_layer_is_its_inner_layers_on_each_row_then_on_each_column(make, grid, assert_close):
+def test_an_axial_layer_is_its_inner_layers_on_each_row_then_on_each_column(make, grid, assert_close, whole):
     layer = built(make(), grid)
-    rows = np.stack([numpy(layer.row(grid[:, i])) for i in range(5)], axis=1)
-    columns = np.stack([numpy(layer.column(rows[:, :, j])) for j in range(N)], axis=2)
-    assert_close(layer(grid), columns, atol=1e-5)
+    row, column, scores = whole(layer.row), whole(layer.column), whole(layer)(grid)
+    rows = np.stack([numpy(row(grid[:, i])) for i in range(5)], axis=1)
+    columns = np.stack([numpy(column(rows[:, :, j])) for j in range(N)], axis=2)
+    assert_close(scores, columns, atol=1e-5)
     with pytest.raises(AssertionError, match="max abs difference"):
-        assert_close(layer(grid), rows, atol=0.1)
+        assert_close(scores, rows, atol=0.1)
 
 
 @each_axial
-def test_transposing_the_map_swaps_rows_and_columns(make, grid, assert_close):
+def test_transposing_the_map_swaps_rows_and_columns(make, grid, assert_close, whole):
     layer, turned = built(make(), grid), built(make(), grid.transpose(0, 2, 1, 3))
     for axis, other in (("row", "column"), ("column", "row")):
         for ours, theirs in zip(getattr(turned, axis).weights, getattr(layer, other).weights, strict=True):
             ours.assign(theirs)
     # `turned` on the transposed map does `layer`'s column step first, and `layer`'s row step then.
-    y = numpy(turned(grid.transpose(0, 2, 1, 3))).transpose(0, 2, 1, 3)
-    columns = np.stack([numpy(layer.column(grid[:, :, j])) for j in range(N)], axis=2)
-    assert_close(y, np.stack([numpy(layer.row(columns[:, i])) for i in range(5)], axis=1), atol=1e-5)
+    y = numpy(whole(turned)(grid.transpose(0, 2, 1, 3))).transpose(0, 2, 1, 3)
+    row, column = whole(layer.row), whole(layer.column)
+    columns = np.stack([numpy(column(grid[:, :, j])) for j in range(N)], axis=2)
+    assert_close(y, np.stack([numpy(row(columns[:, i])) for i in range(5)], axis=1), atol=1e-5)
 
 
 @each_axial

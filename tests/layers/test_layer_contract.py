@@ -74,7 +74,7 @@ def make(name, /, **extra):
 
 def built(name, /, **extra):
     layer = make(name, **extra)
-    layer(np.zeros(CASES[name].input_shape, "float32"))
+    layer.build(CASES[name].input_shape)
     return randomise(layer, scale=CASES[name].scale)
 
 
@@ -155,16 +155,16 @@ def test_saved_and_loaded_inside_a_model_without_custom_objects(name, images, tm
 
 
 @each_layer
-def test_mixed_precision_computes_in_bfloat16_and_keeps_float32_weights(name, images):
+def test_mixed_precision_computes_in_bfloat16_and_keeps_float32_weights(name, images, whole):
     layer = built(name, dtype="mixed_bfloat16")
-    y = layer(images(name))
+    y = whole(layer)(images(name))
     assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
     assert {weight.dtype for weight in layer.weights} <= {"float32"}
 
 
 @each_layer
-def test_mixed_precision_stays_near_float32(name, images, assert_close):
-    half, full = built(name, dtype="mixed_bfloat16"), built(name)
+def test_mixed_precision_stays_near_float32(name, images, assert_close, whole):
+    half, full = whole(built(name, dtype="mixed_bfloat16")), built(name)
     x = images(name)
     y = keras.ops.cast(half(x), "float32")
     scale = float(np.abs(keras.ops.convert_to_numpy(full(x))).max())
@@ -180,8 +180,8 @@ def test_compiled_equals_eager(name, how, images, assert_close):
 
 
 @each_layer
-def test_gradient_reaches_every_weight_and_the_input(name, images):
-    by_weight, by_input = gradients(built(name), images(name))
+def test_gradient_reaches_every_weight_and_the_input(name, images, whole):
+    by_weight, by_input = gradients(whole(built(name)), images(name))
     assert len(by_weight) == CASES[name].weights
     for path, gradient in [*by_weight.items(), ("input", by_input)]:
         assert gradient is not None, f"no gradient reaches {path}"
@@ -192,8 +192,8 @@ def test_gradient_reaches_every_weight_and_the_input(name, images):
 
 
 @each_layer
-def test_examples_of_a_batch_do_not_see_each_other(name, images, assert_close):
-    layer, x = built(name), images(name)
+def test_examples_of_a_batch_do_not_see_each_other(name, images, assert_close, whole):
+    layer, x = whole(built(name)), images(name)
     for i in range(B):
         assert_close(layer(x[i : i + 1]), layer(x)[i : i + 1], atol=2e-6 * CASES[name].depth)
 

@@ -15,17 +15,17 @@ def numpy(x):
 
 
 def built(layer, x, scale=0.3):
-    layer(x)
+    layer.build(x.shape)
     return randomise(layer, scale=scale)
 
 
 # Stride 2 on even and on odd sides: for a 3 x 3 kernel the padding is (0, 1) and (1, 1), for 7 x 7 (2, 3) and (3, 3).
 @pytest.mark.parametrize("sides", [(10, 14), (11, 13), (10, 13)])
 @pytest.mark.parametrize("kernel_size, strides", [(1, 1), (1, 2), (3, 1), (3, 2), (7, 2), ((3, 5), (2, 3))])
-def test_std_conv(sides, kernel_size, strides, rng, assert_close):
+def test_std_conv(sides, kernel_size, strides, rng, assert_close, whole):
     x = rng.normal(size=(2, *sides, 5)).astype("float32")
     layer = built(layers.StdConv(13, kernel_size, strides), x)
-    assert_close(layer(x), reference.std_conv(x, numpy(layer.kernel), layer.strides), atol=5e-5)
+    assert_close(whole(layer)(x), reference.std_conv(x, numpy(layer.kernel), layer.strides), atol=5e-5)
 
 
 def test_padding_before_instead_of_after_would_fail_that_test(rng, assert_close):
@@ -137,19 +137,22 @@ def unit_arrays(unit):
 
 
 @pytest.mark.parametrize("channels, strides", [(256, 1), (5, 1), (256, 2), (5, 2)])
-def test_residual_unit(channels, strides, rng, assert_close):
+def test_residual_unit(channels, strides, rng, assert_close, whole):
     x = rng.normal(size=(2, 10, 7, channels)).astype("float32")
     unit = built(layers.ResidualUnit(64, strides), x)
     assert (unit.conv_proj is None) == (channels == 256 and strides == 1)
-    assert_close(unit(x), reference.residual_unit(x, unit_arrays(unit), "unit", strides), atol=2e-5)
+    assert_close(whole(unit)(x), reference.residual_unit(x, unit_arrays(unit), "unit", strides), atol=2e-5)
 
 
-def test_a_new_unit_is_the_relu_of_its_shortcut(rng, assert_close):
+def test_a_new_unit_is_the_relu_of_its_shortcut(rng, assert_close, whole):
     x = rng.normal(size=(2, 5, 7, 128)).astype("float32")
-    assert_close(layers.ResidualUnit(32)(x), reference.relu(x), atol=0)
+    unit = layers.ResidualUnit(32)
+    unit.build(x.shape)
+    assert_close(whole(unit)(x), reference.relu(x), atol=0)
     unit = layers.ResidualUnit(32, strides=2)
-    y = unit(x)
-    assert_close(y, keras.ops.relu(unit.gn_proj(unit.conv_proj(x))), atol=1e-6)
+    unit.build(x.shape)
+    y = whole(unit)(x)
+    assert_close(y, keras.ops.relu(whole(unit.gn_proj)(whole(unit.conv_proj)(x))), atol=1e-6)
     assert not numpy(unit.gn3.scale).any() and (numpy(unit.gn_proj.scale) == 1).all()
 
 
@@ -159,20 +162,20 @@ def average_pool(x, stride):
 
 
 @pytest.mark.parametrize("strides", [1, 2])
-def test_residual_unit_with_axial_attention(strides, rng, assert_close):
+def test_residual_unit_with_axial_attention(strides, rng, assert_close, whole):
     x = rng.normal(size=(2, 5, 6, 3)).astype("float32")
     unit = built(layers.ResidualUnit(64, strides, attention_heads=4), x, scale=0.1)
-    y = reference.relu(numpy(unit.gn1(unit.conv1(x))))
-    y = reference.relu(numpy(unit.gn2(unit.conv2(y))))
-    y = numpy(unit.gn3(unit.conv3(average_pool(y, strides).astype("float32"))))
-    expected = reference.relu(y + numpy(unit.gn_proj(unit.conv_proj(x))))
+    y = reference.relu(numpy(whole(unit.gn1)(whole(unit.conv1)(x))))
+    y = reference.relu(numpy(whole(unit.gn2)(whole(unit.conv2)(y))))
+    y = numpy(whole(unit.gn3)(whole(unit.conv3)(average_pool(y, strides).astype("float32"))))
+    expected = reference.relu(y + numpy(whole(unit.gn_proj)(whole(unit.conv_proj)(x))))
     assert isinstance(unit.conv2, layers.AxialAttention) and unit.conv2.num_heads == 4
-    assert_close(unit(x), expected, atol=2e-5)
+    assert_close(whole(unit)(x), expected, atol=2e-5)
 
 
-def test_a_unit_for_maps_of_any_size(rng, assert_close):
+def test_a_unit_for_maps_of_any_size(rng, assert_close, whole):
     unit = layers.ResidualUnit(32, strides=2)
     assert tuple(unit(keras.Input((None, None, 3))).shape) == (None, None, None, 128)
     randomise(unit)
     x = rng.normal(size=(1, 5, 6, 3)).astype("float32")
-    assert_close(unit(x), reference.residual_unit(x, unit_arrays(unit), "unit", 2), atol=2e-5)
+    assert_close(whole(unit)(x), reference.residual_unit(x, unit_arrays(unit), "unit", 2), atol=2e-5)

@@ -1,5 +1,6 @@
 """The table of variants: exact sizes, one function a row, the signature of `keras.applications`."""
 
+import functools
 import inspect
 import math
 import re
@@ -11,7 +12,6 @@ import pytest
 from backends import randomise
 
 import vitkeras
-import vitkeras.models
 from vitkeras.models import VARIANTS, build_variant
 
 FUNCTIONS = {
@@ -93,12 +93,18 @@ DROPOUT = {"vit_l16", "vit_h14", "r50_b16", "r50_b32", "r50_l16", "r50_l32"}
 ARGUMENTS = "include_top weights input_tensor input_shape pooling classes classifier_activation name".split()
 
 
-def count_parameters(function, **arguments):
-    """Builds without allocating a single weight: inside the scope variables stay unfilled, and are then forgotten."""
+def measure(function, **arguments):
+    """(parameters, positions of the last map or tokens) of a model whose variables stay unfilled, and are forgotten."""
     with keras.StatelessScope(initialize_variables=False):
-        count = function(weights=None, **arguments).count_params()
+        model = function(weights=None, **arguments)
     keras.utils.clear_session()
-    return count
+    return model.count_params(), math.prod(model.get_layer("pool").input.shape[1:-1])
+
+
+@functools.cache
+def measure_variant(variant, image_size=224):
+    """The largest take seconds even without weights: one build for all tests."""
+    return measure(FUNCTIONS[variant], input_shape=None if image_size == 224 else (image_size, image_size, 3))
 
 
 def formula(variant, image_size=224):
@@ -149,16 +155,12 @@ def test_sizes_are_those_of_the_paper(variant):
 def test_the_stride_is_that_of_the_built_model(variant, stride):
     """Position lengths at 224 and 384 pixels: 197 and 577 at stride 16, 50 and 145 at stride 32."""
     assert VARIANTS[variant].stride == stride
-    with keras.StatelessScope(initialize_variables=False):
-        model = FUNCTIONS[variant](include_top=False, weights=None)
-    positions = math.prod(model.output_shape[1:-1])
-    assert positions == (224 // stride) ** 2 + (variant in VITS)  # the class token
-    keras.utils.clear_session()
+    assert measure_variant(variant)[1] == (224 // stride) ** 2 + (variant in VITS)  # the class token
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_parameter_counts_are_exact(variant):
-    count = count_parameters(FUNCTIONS[variant])
+    count, _ = measure_variant(variant)
     assert count == formula(variant)
     assert count == (PARAMETERS[variant] or count)
 
@@ -168,21 +170,21 @@ def test_parameter_counts_are_exact(variant):
     [("vit_b16", 86.86, 86_859_496), ("vit_b32", 88.30, 88_297_192), ("vit_l16", 304.72, 304_715_752)],
 )
 def test_parameter_counts_at_384_pixels(variant, millions, exact):
-    count = count_parameters(FUNCTIONS[variant], input_shape=(384, 384, 3))
+    count, _ = measure_variant(variant, 384)
     assert count == exact == formula(variant, 384)
     assert round(count / 1e6, 2) == millions
 
 
 @pytest.mark.parametrize("variant, positions", [("r50_b16", 577), ("r50_l32", 145), ("r_ti16", 145)])
 def test_hybrids_at_384_pixels(variant, positions):
-    count = count_parameters(FUNCTIONS[variant], input_shape=(384, 384, 3))
-    assert count == formula(variant, 384)
+    count, at_384 = measure_variant(variant, 384)
+    assert (count, at_384) == (formula(variant, 384), positions)
     at_224, dim = (224 // VARIANTS[variant].stride) ** 2 + 1, VARIANTS[variant].hidden_dim
     assert count - formula(variant) == (positions - at_224) * dim
 
 
 def test_parameter_count_with_pre_logits_and_a_rectangular_image():
-    count = count_parameters(
+    count, _ = measure(
         vitkeras.ViTB16, classes=21843, representation_size=768, input_shape=(160, 224, 3), classifier_activation=None
     )
     assert count == counts.vit(*SIZES["b"][:3], 16, 160, 224, 21843, 768)
@@ -203,15 +205,15 @@ def shrunken(variant, **arguments):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_each_variant_goes_through_a_keras_file(variant, rng, tmp_path):
+def test_each_variant_goes_through_a_keras_file(variant, rng, tmp_path, whole):
     model = randomise(shrunken(variant), scale=0.1)
     assert model.name == variant and model.output_shape == (None, 7)
     model.save(tmp_path / "model.keras")
     assert "Lambda" not in model.to_json()
     again = keras.saving.load_model(tmp_path / "model.keras")
     images = rng.uniform(-1, 1, size=(2, *model.input_shape[1:])).astype("float32")
-    scores = keras.ops.convert_to_numpy(model(images))
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(again(images)), scores)
+    scores, theirs = (keras.ops.convert_to_numpy(whole(m)(images)) for m in (model, again))
+    np.testing.assert_array_equal(theirs, scores)
     np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-5)
     assert np.abs(scores[0] - scores[1]).max() > 1e-4
     assert [weight.path for weight in again.weights] == [weight.path for weight in model.weights]
