@@ -6,9 +6,10 @@ TF ?= $(if $(shell command -v nvidia-smi 2>/dev/null),tf,tf-cpu)
 EXTRAS_demo := $(TF),recipes,export
 EXTRAS_test := $(TF),recipes,export,test
 
-# Other backends run the layers and models, in environments of their own without TensorFlow.
-BACKEND_jax := ".[jax,test]"
-BACKEND_torch := ".[test]" torch
+# Other backends run the layers and models, in environments of their own without TensorFlow. Pillow is what a bicubic
+# resize is compared with.
+BACKEND_jax := ".[jax,test]" pillow
+BACKEND_torch := ".[test]" torch pillow
 
 .PHONY: demo test test-quick test-jax test-torch lint wheel-check clean
 
