@@ -87,29 +87,36 @@ def _array_faults(view, entry, shape, grid_fault):
 
 
 def check_values(view, groups):
-    """Reads each array once, so that a bad one is found before the first weight changes; returns what to warn of."""
+    """Reads each array once, so that a bad one is found before the first weight changes; returns what to warn of.
+
+    Only one block of an array is in memory at a time.
+    """
     faults, notes = [], []
     for source, slots in groups:
-        array = view.read(source)
-        if not _is_finite(array):
+        is_finite, is_zero = _survey(view, source)
+        if not is_finite:
             faults.append(f"{source!r} holds values that are not finite")
         for slot in slots:
             entry = view.entries[slot.key]
-            if slot.key == "head/kernel" and not array.any():
+            if slot.key == "head/kernel" and is_zero:
                 notes.append(
                     f"checkpoint {view.path!r} has an all-zero head: every class gets the same score. "
                     "Use include_top=False, or vitkeras.with_new_head and fine-tune."
                 )
-            if entry.scale is not None and not _is_finite(view.read(entry.scale)):
+            if entry.scale is not None and not _survey(view, entry.scale)[0]:
                 faults.append(f"{entry.scale!r} holds values that are not finite")
-        del array
     refuse(view, faults)
     return notes
 
 
-def _is_finite(array):
-    """Whether float32 holds each value; by the extremes, without the copy that isfinite(array) would make."""
-    return not array.size or all(abs(float(value)) <= LARGEST for value in (array.min(), array.max()))
+def _survey(view, source):
+    """(whether float32 holds each value, whether all are zero); by the extremes, without isfinite's own copy."""
+    is_finite = is_zero = True
+    for block in view.blocks(source):
+        extremes = float(block.min()), float(block.max())
+        is_finite &= all(abs(value) <= LARGEST for value in extremes)
+        is_zero &= extremes == (0, 0)
+    return is_finite, is_zero
 
 
 def refuse(view, faults):

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from vitkeras import layers
+from vitkeras.checkpoints.array_file import ArrayFile, ArrayHeader
 from vitkeras.checkpoints.google import google_slots
-from vitkeras.checkpoints.npz import ArrayHeader
 from vitkeras.checkpoints.view import CheckpointView, SourceFacts, plain
 
 MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
@@ -79,7 +79,7 @@ def _check_classes(path, config):
             stack.extend(value)
 
 
-class _ModelFile:
+class _ModelFile(ArrayFile):
     """The weights of a loaded model, in the place of a file's arrays."""
 
     def __init__(self, path, model):
@@ -87,9 +87,8 @@ class _ModelFile:
         self._variables = {slot.key: slot for slot in google_slots(model)}
         self.headers = {key: ArrayHeader(slot.shape, _float32(slot)) for key, slot in self._variables.items()}
 
-    def read(self, name):
-        slot = self._variables[name]
-        return keras.ops.convert_to_numpy(keras.ops.cast(slot.variable, "float32")).reshape(slot.shape)
+    def blocks(self, name, multiple=1):
+        yield keras.ops.convert_to_numpy(keras.ops.cast(self._variables[name].variable, "float32")).reshape(-1)
 
     def close(self):
         self._variables = {}

@@ -5,6 +5,7 @@ import warnings
 from vitkeras import layers
 from vitkeras.checkpoints.check import check_facts, check_head, check_schema, check_values
 from vitkeras.checkpoints.google import google_slots
+from vitkeras.checkpoints.handover import hand_over
 from vitkeras.checkpoints.open import open_checkpoint
 from vitkeras.checkpoints.positions import PositionResize
 from vitkeras.checkpoints.registry import find_source, lower_resolution_file
@@ -73,9 +74,9 @@ def load_view(model, view, notes, load_head=True, position_grid=None, input_mean
     groups = _by_source(view, slots)
     notes += check_values(view, groups)
     for source, members in groups:
-        array = view.read(source)
+        array = view.read(source, _dtype(members), all(view.entries[slot.key].is_turned for slot in members))
         for slot in members:
-            slot.variable.assign(_numbers(view, slot, array, resize, fit).reshape(slot.variable.shape))
+            hand_over(slot.variable, _numbers(view, slot, array, resize, fit), is_shared=len(members) > 1)
         del array  # before the next is read: one array of the file in memory at a time
     if loads_head and resize.shrinks():
         notes.append(_lower_resolution_note(view.path, model, resize))
@@ -89,12 +90,17 @@ def _by_source(view, slots):
     return list(groups.items())
 
 
+def _dtype(slots):
+    """What an array is read as: as wide as its variables, and at least float32."""
+    return "float64" if any(slot.variable.dtype == "float64" for slot in slots) else "float32"
+
+
 def _numbers(view, slot, array, resize, fit):
     """The numbers of one slot, from the file's array."""
     entry = view.entries[slot.key]
     array = entry.part(array)
     if entry.scale is not None:
-        array = array.astype("float32") * view.read(entry.scale).astype("float32")
+        array = array * view.read(entry.scale, array.dtype)
     if slot.key == POSITION_KEY:
         return resize(array)
     if slot.key == fit.key:

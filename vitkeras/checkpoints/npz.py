@@ -7,9 +7,10 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
+
+from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes
 
 # What zipfile, its decompressors and NumPy's header parser raise on bytes that are not what they claim to be.
 _DAMAGE = (
@@ -26,21 +27,11 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# No model of this architecture comes near; an archive that promises more is an attack on memory, not a checkpoint.
-MAX_ARRAYS = 2**16
-MAX_ARRAY_BYTES = 2**35
+MAX_ARRAY_BYTES = 2**35  # no model of this architecture comes near
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-@dataclass(frozen=True)
-class ArrayHeader:
-    """What an array of a file says of itself before its data is read."""
-
-    shape: tuple
-    dtype: np.dtype
-
-
-class NpzFile:
+class NpzFile(ArrayFile):
     """A `.npz` archive whose headers were checked and whose arrays are read one by one.
 
     Args:
@@ -69,7 +60,7 @@ class NpzFile:
         except (*_DAMAGE, OSError) as error:  # OSError: a damaged directory sends the reader to a negative offset
             raise ValueError(f"checkpoint {self.path!r} is truncated or not an .npz file ({error}).") from error
         try:
-            self._members, self.headers = {}, {}
+            self._members, self._starts, self.headers = {}, {}, {}
             if len(self._archive.infolist()) > MAX_ARRAYS:
                 raise ValueError(
                     f"checkpoint {self.path!r} must hold at most {MAX_ARRAYS} arrays, received "
@@ -96,7 +87,7 @@ class NpzFile:
                 version = np.lib.format.read_magic(stream)
                 if version not in _HEADER_READERS:
                     raise ValueError(f"format version {version} is not known")
-                shape, _, dtype = _HEADER_READERS[version](stream)
+                shape, by_columns, dtype = _HEADER_READERS[version](stream)
                 header_size = stream.tell()
         except _DAMAGE as error:
             raise ValueError(f"{self._where(info)}: damaged or not a NumPy array ({error}).") from error
@@ -109,23 +100,21 @@ class NpzFile:
             )
         if expected > MAX_ARRAY_BYTES:
             raise ValueError(f"{self._where(info)}: must hold at most {MAX_ARRAY_BYTES} bytes, received {expected}.")
-        return ArrayHeader(shape, dtype)
+        # A vector, or an array of one value, lies the same way in both orders.
+        self._starts[info.filename] = header_size
+        return ArrayHeader(shape, dtype, by_columns and len(shape) > 1)
 
-    def read(self, name):
-        """Returns the array called `name`; raises ValueError naming it if its data fails the checksum."""
-        info = self._members[name]
+    def blocks(self, name, multiple=1):
+        """Yields the array in pieces; ValueError, naming it, if its data fails the checksum."""
+        info, header = self._members[name], self.headers[name]
         try:
             with self._archive.open(info) as stream:
-                return np.lib.format.read_array(stream, allow_pickle=False)
+                stream.read(self._starts[info.filename])
+                for count in block_sizes(math.prod(header.shape), header.dtype.itemsize, multiple):
+                    yield np.frombuffer(stream.read(count * header.dtype.itemsize), header.dtype, count)
         except _DAMAGE as error:
             raise ValueError(f"{self._where(info)}: its data is damaged ({error}).") from error
 
     def close(self):
         """Closes the file."""
         self._archive.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from vitkeras.checkpoints.npz import MAX_ARRAYS, ArrayHeader
+from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes
 
 MAX_HEADER_BYTES = 2**26  # the format's own bound is 100 MB; a ViT's header has some 50 kB
 _DTYPES = {
@@ -29,7 +29,7 @@ _DTYPES = {
 }
 
 
-class SafetensorsFile:
+class SafetensorsFile(ArrayFile):
     """A `.safetensors` file whose header was checked and whose arrays are read one by one.
 
     Args:
@@ -125,26 +125,18 @@ class SafetensorsFile:
         if end != data_size:
             raise ValueError(f"checkpoint {self.path!r} must hold {end} bytes of data, received {data_size}.")
 
-    def read(self, name):
-        """Returns the array called `name`; raises ValueError if the file was cut meanwhile."""
-        start, stop, stored, kind = self._ranges[name]
-        shape = self.headers[name].shape
-        self._stream.seek(self._start + start)
-        array = np.empty(shape, stored)
-        if array.size and self._stream.readinto(array.reshape(-1).view("u1").data) != stop - start:
-            raise ValueError(f"{self._where(name)}: its data ends early.")
-        if kind != "BF16":
-            return array
-        wide = np.empty(shape, "<u4")
-        np.left_shift(array, 16, out=wide, dtype="<u4")
-        return wide.view("<f4")
+    def blocks(self, name, multiple=1):
+        """Yields the array in pieces; ValueError, naming it, if the file was cut meanwhile."""
+        start, _, stored, kind = self._ranges[name]
+        start += self._start
+        for count in block_sizes(math.prod(self.headers[name].shape), stored.itemsize, multiple):
+            block = np.empty(count, stored)
+            self._stream.seek(start)
+            if self._stream.readinto(block.view("u1").data) != block.nbytes:
+                raise ValueError(f"{self._where(name)}: its data ends early.")
+            start += block.nbytes
+            yield block if kind != "BF16" else (block.astype("<u4") << 16).view("<f4")
 
     def close(self):
         """Closes the file."""
         self._stream.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

@@ -28,6 +28,7 @@ def dense_entry(source, header, merged):
         header.shape[::-1],
         expected=lambda shape: merged(shape)[::-1],
         part=lambda array: array.T,
+        is_turned=True,
     )
 
 

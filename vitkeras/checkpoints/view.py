@@ -32,6 +32,7 @@ class Entry:
         part: function from the file's array to this one's numbers, in the original's C order.
         place: str, which part of the file's array this is, for messages, such as "[3]".
         scale: str or None, name of a second array of the file, a factor for the last axis (LayerScale).
+        is_turned: bool, whether `part` begins by transposing the whole matrix.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Entry:
     part: Callable = identity
     place: str = ""
     scale: str | None = None
+    is_turned: bool = False
 
     @property
     def name(self):
@@ -84,7 +86,7 @@ class CheckpointView:
     """An open checkpoint under the original's names.
 
     Args:
-        file: an open file with `path`, `headers`, `read(name)` and `close()`.
+        file: an open `ArrayFile`.
         entries: dict of original name -> `Entry`. An array that no rule of the layout knows stands under its own name.
         naming: function from an original name to the file's name for it, for messages about missing arrays.
         facts: `SourceFacts`.
@@ -101,9 +103,13 @@ class CheckpointView:
         """What the file calls, or would call, the original's array `key`."""
         return self.entries[key].name if key in self.entries else self._naming(key)
 
-    def read(self, source):
-        """Returns the file's array `source`."""
-        return self._file.read(source)
+    def blocks(self, source):
+        """Yields the file's array `source` in 1-d pieces; see `ArrayFile.blocks`."""
+        return self._file.blocks(source)
+
+    def read(self, source, dtype=None, by_columns=False):
+        """Returns the file's array `source`; see `ArrayFile.read`."""
+        return self._file.read(source, dtype, by_columns)
 
     def header(self, source):
         """Returns the `ArrayHeader` of the file's array `source`, or None."""
