@@ -10,7 +10,7 @@ import numpy as np
 
 from vitkeras.checkpoints.handover import aligned_empty
 
-BLOCK_BYTES = 2**20  # small beside any large array, large enough to read at the disk's speed
+BLOCK_BYTES = 2**18  # small beside any large array, large enough to read at the speed of the disk
 # No model of this architecture comes near; a file that promises more is an attack on memory, not a checkpoint.
 MAX_ARRAYS = 2**16
 

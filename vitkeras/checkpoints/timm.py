@@ -6,6 +6,7 @@ Source of the names: github.com/huggingface/pytorch-image-models. Legend: D hidd
 import re
 
 from vitkeras.checkpoints.settings import normalisation, read_settings
+from vitkeras.checkpoints.timm_stem import PREFIX, stem_entry, stem_key, stem_name
 from vitkeras.checkpoints.torch_layout import (
     ATTENTION,
     BLOCK,
@@ -54,7 +55,6 @@ _REFUSED = {
     r"dist_token|head_dist\..*": "a distillation token, which this architecture does not have",
     r"norm_pre\..*": "a norm before the blocks, which this architecture does not have",
     r"attn_pool\..*": "attention pooling, which this architecture does not have",
-    r"patch_embed\.backbone\..*": "a hybrid in timm's naming; load the original's .npz of it",
     r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys, which this architecture does not have",
 }
 _GELUS = {"gelu": "gelu", "gelu_erf": "gelu", "gelu_tanh": "gelu_tanh"}
@@ -83,6 +83,9 @@ def timm_view(file):
     entries, scales = EntryTable(file.path), _find_scales(file)
     for source, header in file.headers.items():
         match = _NAME.fullmatch(source)
+        if match is None and source.startswith(PREFIX):
+            entries[_paper_key(file, source)] = stem_entry(source, header)
+            continue
         if match is None:
             entries[_STEM.get(source, source)] = _stem_entry(source, header)
             continue
@@ -96,7 +99,19 @@ def timm_view(file):
             entries[block + _IN_BLOCK[part]] = _block_entry(source, header, module, kind, scales)
         elif source not in scales.values():
             entries[source] = plain(source, header)
-    return CheckpointView(file, entries, _name, _facts(file, entries))
+    has_stages = any(source.startswith(f"{PREFIX}stages.") for source in file.headers)
+    return CheckpointView(file, entries, lambda key: _name(key, has_stages), _facts(file, entries))
+
+
+def _paper_key(file, source):
+    """The original's name of a hybrid's stem array; stems of other kinds are refused."""
+    key = stem_key(source)
+    if key is None:
+        raise ValueError(
+            f"checkpoint {file.path!r}, array {source!r}: the model has another stem than the paper's ResNet (GroupNorm "
+            "and standardised convolutions)."
+        )
+    return key
 
 
 def _find_scales(file):
@@ -129,11 +144,11 @@ def _block_entry(source, header, module, kind, scales):
     return entry if scale is None else entry.scaled(scale)
 
 
-def _name(key):
+def _name(key, has_stages=True):
     """What timm calls the original's `key`."""
     match = _KEY.fullmatch(key)
     if match is None:
-        return next((name for name, original in _STEM.items() if original == key), key)
+        return next((name for name, original in _STEM.items() if original == key), stem_name(key, has_stages) or key)
     index, part = match.groups()
     if part.startswith(ATTENTION) and "/out/" not in part:
         return f"blocks.{index}.attn.qkv.{'weight' if part.endswith('kernel') else 'bias'}"
