@@ -43,8 +43,13 @@ class ArrayFile:
     path: str
     headers: dict
 
-    def blocks(self, name, multiple=1):
-        """Yields the array called `name` in the file's order, in 1-d pieces of a multiple of `multiple` values.
+    def blocks(self, name, parts=1, multiple=1):
+        """Yields the array called `name` in the file's order, in 1-d pieces.
+
+        Args:
+            name: str.
+            parts: int, equal parts of the array along the first axis; no piece lies in two of them.
+            multiple: int, pieces hold a multiple of so many values.
 
         Raises:
             ValueError: naming the array, if its data is damaged or ends early.
@@ -55,11 +60,16 @@ class ArrayFile:
         """Closes the file."""
         raise NotImplementedError
 
-    def read(self, name, dtype=None, by_columns=False):
-        """Returns the array called `name`, in memory of its own.
+    def read(self, name):
+        """Returns the array called `name`, in memory of its own; raises ValueError as `blocks` does."""
+        return next(self.read_parts(name))
+
+    def read_parts(self, name, parts=1, dtype=None, by_columns=False):
+        """Yields the array called `name` in equal parts along its first axis, each in memory of its own.
 
         Args:
             name: str.
+            parts: int, a divisor of the first axis. Default 1, the whole.
             dtype: NumPy dtype to convert to, or None (default) for the file's.
             by_columns: bool. True lays a matrix out by columns, for a caller that transposes it. Other ranks keep
                 the file's order.
@@ -68,18 +78,23 @@ class ArrayFile:
             ValueError: naming the array, if its data is damaged or ends early.
         """
         header = self.headers[name]
+        dtype = header.dtype if dtype is None else dtype
         shape = header.shape[::-1] if header.by_columns else header.shape  # as it lies in the file
+        if parts > 1 and header.by_columns:  # a part is no piece of the file
+            for part in np.split(next(self.read_parts(name, dtype=dtype)), parts):
+                yield _own(part)
+            return
+        if parts > 1:
+            shape = (shape[0] // parts, *shape[1:])
         turned = len(shape) == 2 and header.by_columns != by_columns
-        memory = aligned_empty(shape[::-1] if turned else shape, header.dtype if dtype is None else dtype)
-        flat, start, row = memory.reshape(-1), 0, math.prod(shape[1:])
-        for block in self.blocks(name, row if turned else 1):
-            stop = start + block.size
-            if turned:
-                memory[:, start // row : stop // row] = block.reshape(-1, row).T
-            else:
-                flat[start:stop] = block
-            start = stop
-        return memory.T if turned != header.by_columns else memory
+        blocks = self.blocks(name, parts, math.prod(shape[1:]) if turned else 1)
+        for _ in range(parts):
+            memory = aligned_empty(shape[::-1] if turned else shape, dtype)
+            _fill(memory, blocks, turned)
+            array = memory.T if turned != header.by_columns else memory
+            del memory
+            yield array
+            del array  # before the next part has its memory
 
     def __enter__(self):
         return self
@@ -88,9 +103,31 @@ class ArrayFile:
         self.close()
 
 
-def block_sizes(count, itemsize, multiple=1):
-    """Yields the numbers of values that blocks of an array of `count` values have."""
+def _fill(memory, blocks, turned):
+    """Writes the next blocks into `memory` until it is full, as the columns of a matrix if `turned`."""
+    flat, start = memory.reshape(-1), 0
+    while start < memory.size:
+        block = next(blocks)
+        stop = start + block.size
+        if turned:
+            row = memory.shape[0]
+            memory[:, start // row : stop // row] = block.reshape(-1, row).T
+        else:
+            flat[start:stop] = block
+        start = stop
+
+
+def _own(part):
+    memory = aligned_empty(part.shape, part.dtype)
+    memory[...] = part
+    return memory
+
+
+def block_sizes(count, itemsize, parts=1, multiple=1):
+    """Yields the numbers of values that the blocks of an array of `count` values have; see `ArrayFile.blocks`."""
     size = max(BLOCK_BYTES // (itemsize * max(multiple, 1)), 1) * max(multiple, 1)
-    while count > 0:
-        yield min(size, count)
-        count -= size
+    for _ in range(parts):
+        rest = count // parts
+        while rest > 0:
+            yield min(size, rest)
+            rest -= size

@@ -1,7 +1,7 @@
 """Giving an array's memory to a variable without a copy.
 
-A backend that is given a NumPy array copies it, because its owner may write to it later: TensorFlow once for that and once
-more unless the memory starts at a multiple of 64 bytes, PyTorch once. An object that isn't an array and only knows
+A backend that is given a NumPy array copies it, because its owner may write to it later: TensorFlow once for that, and
+once more unless the memory starts at a multiple of 64 bytes; PyTorch once. An object that isn't an array and only knows
 how to become one is taken as it is.
 """
 
@@ -45,16 +45,15 @@ def aligned_empty(shape, dtype):
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def hand_over(variable, array, is_shared):
+def hand_over(variable, array):
     """Assigns `array` to a variable of as many values, which keeps the array's memory if its backend can.
 
     Args:
         variable: `keras.Variable`.
-        array: NumPy float array that nobody writes to afterwards; it is copied once where it isn't contiguous.
-        is_shared: bool, whether other variables get values of the same memory. Each gets a copy of its own then, so
-            that none keeps the whole of it, and an optimizer's update in place stays its own.
+        array: NumPy float array that nobody else reads or writes afterwards: an optimizer may update the variable in
+            place. It is copied once where it isn't contiguous or aligned.
     """
-    if is_shared or not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT:
+    if not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT:
         own = aligned_empty(array.shape, array.dtype)
         own[...] = array
         array = own

@@ -87,7 +87,7 @@ class _ModelFile(ArrayFile):
         self._variables = {slot.key: slot for slot in google_slots(model)}
         self.headers = {key: ArrayHeader(slot.shape, _float32(slot)) for key, slot in self._variables.items()}
 
-    def blocks(self, name, multiple=1):
+    def blocks(self, name, parts=1, multiple=1):
         yield keras.ops.convert_to_numpy(keras.ops.cast(self._variables[name].variable, "float32")).reshape(-1)
 
     def close(self):

@@ -74,18 +74,18 @@ def load_view(model, view, notes, load_head=True, position_grid=None, input_mean
     groups = _by_source(view, slots)
     notes += check_values(view, groups)
     for source, members in groups:
-        array = view.read(source, _dtype(members), all(view.entries[slot.key].is_turned for slot in members))
+        first = view.entries[members[0].key]
+        parts = view.read_parts(source, first.parts, _dtype(members), first.is_turned)
         for slot in members:
-            hand_over(slot.variable, _numbers(view, slot, array, resize, fit), is_shared=len(members) > 1)
-        del array  # before the next is read: one array of the file in memory at a time
+            hand_over(slot.variable, _numbers(view, slot, next(parts), resize, fit))
     if loads_head and resize.shrinks():
         notes.append(_lower_resolution_note(view.path, model, resize))
 
 
 def _by_source(view, slots):
-    """[(array of the file, its slots)]: an array that holds several of the model's is read once."""
+    """[(array of the file, its slots in the order of its parts)]: an array that holds several is read once."""
     groups = {}
-    for slot in slots:
+    for slot in sorted(slots, key=lambda slot: view.entries[slot.key].index):
         groups.setdefault(view.entries[slot.key].source, []).append(slot)
     return list(groups.items())
 
@@ -96,7 +96,7 @@ def _dtype(slots):
 
 
 def _numbers(view, slot, array, resize, fit):
-    """The numbers of one slot, from the file's array."""
+    """The numbers of one slot, from its part of the file's array."""
     entry = view.entries[slot.key]
     array = entry.part(array)
     if entry.scale is not None:

@@ -104,13 +104,13 @@ class NpzFile(ArrayFile):
         self._starts[info.filename] = header_size
         return ArrayHeader(shape, dtype, by_columns and len(shape) > 1)
 
-    def blocks(self, name, multiple=1):
+    def blocks(self, name, parts=1, multiple=1):
         """Yields the array in pieces; ValueError, naming it, if its data fails the checksum."""
         info, header = self._members[name], self.headers[name]
         try:
             with self._archive.open(info) as stream:
                 stream.read(self._starts[info.filename])
-                for count in block_sizes(math.prod(header.shape), header.dtype.itemsize, multiple):
+                for count in block_sizes(math.prod(header.shape), header.dtype.itemsize, parts, multiple):
                     yield np.frombuffer(stream.read(count * header.dtype.itemsize), header.dtype, count)
         except _DAMAGE as error:
             raise ValueError(f"{self._where(info)}: its data is damaged ({error}).") from error

@@ -125,11 +125,11 @@ class SafetensorsFile(ArrayFile):
         if end != data_size:
             raise ValueError(f"checkpoint {self.path!r} must hold {end} bytes of data, received {data_size}.")
 
-    def blocks(self, name, multiple=1):
+    def blocks(self, name, parts=1, multiple=1):
         """Yields the array in pieces; ValueError, naming it, if the file was cut meanwhile."""
         start, _, stored, kind = self._ranges[name]
         start += self._start
-        for count in block_sizes(math.prod(self.headers[name].shape), stored.itemsize, multiple):
+        for count in block_sizes(math.prod(self.headers[name].shape), stored.itemsize, parts, multiple):
             block = np.empty(count, stored)
             self._stream.seek(start)
             if self._stream.readinto(block.view("u1").data) != block.nbytes:

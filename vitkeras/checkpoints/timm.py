@@ -108,8 +108,8 @@ def _paper_key(file, source):
     key = stem_key(source)
     if key is None:
         raise ValueError(
-            f"checkpoint {file.path!r}, array {source!r}: the model has another stem than the paper's ResNet (GroupNorm "
-            "and standardised convolutions)."
+            f"checkpoint {file.path!r}, array {source!r}: the model has another stem than the paper's ResNet "
+            "(GroupNorm and standardised convolutions)."
         )
     return key
 

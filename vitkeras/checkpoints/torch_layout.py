@@ -79,7 +79,10 @@ def fused_entries(source, header, is_kernel):
                     header.dtype,
                     (*old[1:][::-1], third),
                     expected=lambda shape: (3 * math.prod(shape[1:]), shape[0]),
-                    part=lambda array, i=i: array[i * third : (i + 1) * third].T,
+                    parts=3,
+                    index=i,
+                    part=lambda array: array.T,
+                    is_turned=True,
                 ),
             )
         else:
@@ -91,6 +94,7 @@ def fused_entries(source, header, is_kernel):
                     header.dtype,
                     (third,),
                     expected=lambda shape: (3 * math.prod(shape),),
-                    part=lambda array, i=i: array[i * third : (i + 1) * third],
+                    parts=3,
+                    index=i,
                 ),
             )

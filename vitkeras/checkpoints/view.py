@@ -29,10 +29,11 @@ class Entry:
         shape: shape in the original's layout; a layout that doesn't tell the heads gives them merged, (D, D).
         expected: function from the shape that a model wants, in the original's layout, to the shape that the file's
             array must have then.
-        part: function from the file's array to this one's numbers, in the original's C order.
-        place: str, which part of the file's array this is, for messages, such as "[3]".
+        parts, index: int, of how many equal parts along the first axis of the file's array this is which one.
+        part: function from that part to this one's numbers, in the original's C order.
+        place: str, what messages add to the name, such as "[3]".
         scale: str or None, name of a second array of the file, a factor for the last axis (LayerScale).
-        is_turned: bool, whether `part` begins by transposing the whole matrix.
+        is_turned: bool, whether `part` transposes a matrix.
     """
 
     source: str
@@ -40,6 +41,8 @@ class Entry:
     dtype: np.dtype
     shape: tuple
     expected: Callable = identity
+    parts: int = 1
+    index: int = 0
     part: Callable = identity
     place: str = ""
     scale: str | None = None
@@ -107,9 +110,13 @@ class CheckpointView:
         """Yields the file's array `source` in 1-d pieces; see `ArrayFile.blocks`."""
         return self._file.blocks(source)
 
-    def read(self, source, dtype=None, by_columns=False):
-        """Returns the file's array `source`; see `ArrayFile.read`."""
-        return self._file.read(source, dtype, by_columns)
+    def read(self, source, dtype):
+        """Returns the file's array `source` as `dtype`."""
+        return next(self._file.read_parts(source, dtype=dtype))
+
+    def read_parts(self, source, parts, dtype, by_columns):
+        """Yields the file's array `source` in equal parts; see `ArrayFile.read_parts`."""
+        return self._file.read_parts(source, parts, dtype, by_columns)
 
     def header(self, source):
         """Returns the `ArrayHeader` of the file's array `source`, or None."""
@@ -153,6 +160,7 @@ def unstacked(entry, index):
         entry,
         shape=entry.shape[1:],
         expected=lambda shape: (count, *shape),
-        part=lambda array: array[index],
+        parts=count,
+        index=index,
         place=f"[{index}]",
     )
