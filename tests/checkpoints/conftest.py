@@ -1,6 +1,7 @@
 """No test here reaches the network or the user's cache."""
 
 import re
+import urllib.request
 
 import keras
 import numpy as np
@@ -14,10 +15,10 @@ import vitkeras
 def cache(monkeypatch, tmp_path):
     """Keras' cache folder, empty, with downloads refused."""
 
-    def refuse(*_, origin=None, **__):
-        raise AssertionError(f"a test tried to download {origin}")
+    def refuse(request, **_):
+        raise AssertionError(f"a test tried to download {request.full_url}")
 
-    monkeypatch.setattr(keras.utils, "get_file", refuse)
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras_home"))
     return tmp_path / "keras_home"
 

@@ -1,12 +1,14 @@
-"""Fetching published files into Keras' cache."""
+"""Fetching published files into Keras' cache, resumed where the last try stopped."""
 
 import os
 import tempfile
-import uuid
 
 import keras
 
-CACHE_SUBDIR = "models/vitkeras"
+from vitkeras.checkpoints.cache_lock import cache_lock
+from vitkeras.checkpoints.transfer import TransferError, transfer
+
+CACHE_SUBDIR = os.path.join("models", "vitkeras")
 
 
 def cache_home():
@@ -21,7 +23,9 @@ def cache_home():
 def fetch(url, path):
     """Downloads `url` once and returns the local file.
 
-    The transfer goes to a temporary name and is moved when complete, so a half file is never used.
+    The transfer goes to a temporary name and is moved when complete, so a half file is never used. What an
+    interrupted one left is continued if the server still has the very same file, and dropped otherwise. A second
+    process that wants the same file waits for the first.
 
     Args:
         url: str, http(s) address, quoted.
@@ -37,20 +41,24 @@ def fetch(url, path):
     Example:
         >>> fetch("https://example.org/ViT-B_16.npz", "mine/ViT-B_16.npz")   # doctest: +SKIP
     """
-    home = cache_home()
-    folder, name = os.path.split(os.path.join(CACHE_SUBDIR, path))
-    target = os.path.join(home, folder, name)
+    target = os.path.join(cache_home(), CACHE_SUBDIR, *path.split("/"))
     if os.path.isfile(target):
         return target
-    # get_file leaves a cache_dir that it cannot write to for the temporary folder; this one fails instead.
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    # A name of its own for each process: two that start together must not write into one file.
-    partial = f"{name}.{uuid.uuid4().hex[:8]}.part"
-    try:
-        partial = keras.utils.get_file(partial, origin=url, cache_dir=home, cache_subdir=folder, force_download=True)
-    except Exception as error:  # get_file turns every network failure into a bare Exception
-        raise ConnectionError(
-            f"could not fetch {url} ({error}); on a machine without network put the file at {target}."
-        ) from error
-    os.replace(partial, target)
+    with cache_lock(target):
+        if not os.path.isfile(target):  # another process may have fetched it meanwhile
+            try:
+                transfer(url, target, _progress)
+            except TransferError as error:
+                raise ConnectionError(
+                    f"could not fetch {url} ({error}); on a machine without network put the file at {target}."
+                ) from error
     return target
+
+
+def _progress(name, size):
+    """Returns a function of the number of bytes that are there, which shows them in Keras' bar."""
+    if keras.config.is_interactive_logging_enabled():
+        print(f"Downloading {name}")
+    bar = keras.utils.Progbar(size, interval=1, unit_name="byte")
+    return lambda done: bar.update(done, finalize=done == size)
