@@ -173,8 +173,7 @@ def test_a_float64_model_keeps_every_bit_of_a_float64_file(save, arrays, make, r
     np.testing.assert_array_equal(numpy(model.get_layer("head").bias), arrays["head/bias"])
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("layout", ["npz", "timm"])
+@pytest.mark.parametrize("layout, optimizer", [("npz", "sgd"), ("timm", "adam")])
 def test_training_after_loading_is_as_after_any_other_assignment(layout, optimizer, golden, make, rng):
     """An optimizer updates in place: no weight shares memory with another one, with the file or with a second model."""
     path = golden.path("vit_token_32x32") if layout == "npz" else golden.path(".").parent / "timm_vit_32x32.safetensors"
@@ -187,7 +186,8 @@ def test_training_after_loading_is_as_after_any_other_assignment(layout, optimiz
     start = [numpy(w).copy() for w in untouched.weights]
     for model in (trained, other):
         keras.utils.set_random_seed(3)
-        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer, loss, jit_compile=False)
         for _ in range(3):
             model.train_on_batch(images, labels)
     for a, b, before, left in zip(trained.weights, other.weights, start, untouched.weights):

@@ -13,8 +13,7 @@ except ImportError:  # Windows
 def cache_lock(target):
     """Holds the lock of the file `target`, waiting for it; the operating system releases it if the process dies.
 
-    On systems without `flock` there is no lock: two downloads at the same time then cost their time twice, and the later
-    one replaces the equal file of the other.
+    On systems without `flock` there is no lock, and two processes that start together must be kept apart by the user.
 
     Args:
         target: str, path of the file; the lock lies beside it while it is held.

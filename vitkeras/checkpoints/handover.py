@@ -40,6 +40,7 @@ def aligned_empty(shape, dtype):
     # Without a margin first: the buffer that the variable before this one left is aligned and has just this size.
     memory = np.empty(size, "u1")
     if memory.ctypes.data % ALIGNMENT:
+        del memory
         memory = np.empty(size + ALIGNMENT, "u1")
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
