@@ -77,6 +77,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = False  # every answer ends before its test does
+
+
 @pytest.fixture
 def server(monkeypatch, tmp_path):
     """A server of this machine; `cut` is where it hangs up, 0 for nowhere."""
@@ -85,7 +89,7 @@ def server(monkeypatch, tmp_path):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     keras.config.disable_interactive_logging()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         server.requests, server.content, server.cut, server.delay = [], CONTENT, 0, 0

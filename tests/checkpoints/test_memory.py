@@ -3,6 +3,7 @@
 import os
 import tracemalloc
 
+import backends
 import keras
 import numpy as np
 import pytest
@@ -178,18 +179,17 @@ def test_training_after_loading_is_as_after_any_other_assignment(layout, optimiz
     """An optimizer updates in place: no weight shares memory with another one, with the file or with a second model."""
     path = golden.path("vit_token_32x32") if layout == "npz" else golden.path(".").parent / "timm_vit_32x32.safetensors"
     arguments = dict(activation="gelu") if layout == "timm" else {}
-    images, labels = rng.normal(size=(5, 32, 32, 3)).astype("float32"), np.arange(5)
+    images = rng.normal(size=(5, 32, 32, 3)).astype("float32")
     trained, untouched, other = (make(**arguments) for _ in range(3))
     vitkeras.load_checkpoint(trained, path)
     vitkeras.load_checkpoint(untouched, path)
     other.set_weights([numpy(w).copy() for w in untouched.weights])
     start = [numpy(w).copy() for w in untouched.weights]
     for model in (trained, other):
-        keras.utils.set_random_seed(3)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizer, loss, jit_compile=False)
-        for _ in range(3):
-            model.train_on_batch(images, labels)
+        updates = keras.optimizers.get(optimizer)
+        for _ in range(2):
+            found = backends.gradients(model, images)[0].values()
+            updates.apply([keras.ops.convert_to_tensor(g) for g in found], model.trainable_weights)
     for a, b, before, left in zip(trained.weights, other.weights, start, untouched.weights):
         np.testing.assert_array_equal(numpy(a), numpy(b))
         np.testing.assert_array_equal(numpy(left), before)

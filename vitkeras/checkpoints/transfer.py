@@ -1,5 +1,6 @@
 """One file over HTTP: resumed only from a part of the very same file, moved into place only when whole."""
 
+import contextlib
 import hashlib
 import http.client
 import os
@@ -31,21 +32,21 @@ def transfer(url, target, progress):
         TransferError: for every failure of network, proxy and server, and for a file that ends early.
         OSError: if the disk fails.
     """
-    response = _open(url)
-    size, validator = _size(response), _validator(response)
-    mark = None
-    if None not in (size, validator):
-        mark = hashlib.sha256(f"{url} {size} {validator}".encode()).hexdigest()[:16]
-    part = f"{target}.{mark or os.getpid()}.part"
-    _remove_parts(target, keep=part if mark else None)
-    start = os.path.getsize(part) if os.path.isfile(part) else 0
-    if start and start < size:
-        response.close()
-        response = _open(url, {"Range": f"bytes={start}-", "If-Range": validator})
-        start = _continues_at(response, start, size, validator)
-    elif start != size:
-        start = 0
-    with response:
+    with contextlib.ExitStack() as responses:
+        response = responses.enter_context(_open(url))
+        size, validator = _size(response), _validator(response)
+        mark = None
+        if None not in (size, validator):
+            mark = hashlib.sha256(f"{url} {size} {validator}".encode()).hexdigest()[:16]
+        part = f"{target}.{mark or os.getpid()}.part"
+        _remove_parts(target, keep=part if mark else None)
+        start = os.path.getsize(part) if os.path.isfile(part) else 0
+        if start and start < size:
+            response.close()
+            response = responses.enter_context(_open(url, {"Range": f"bytes={start}-", "If-Range": validator}))
+            start = _continues_at(response, start, size, validator)
+        elif start != size:
+            start = 0
         _receive(response, part, start, size, progress(os.path.basename(target), size), keeps=mark is not None)
     os.replace(part, target)
 
@@ -95,13 +96,10 @@ def _continues_at(response, start, size, validator):
         sent, wanted = response.headers.get("Content-Range"), f"bytes {start}-{size - 1}/{size}"
         if sent == wanted and _validator(response) in (validator, None):
             return start
-        fault = f"the server sent {sent!r} instead of {wanted!r}"
-    elif (_size(response), _validator(response)) == (size, validator):
-        return 0
-    else:
-        fault = "the file on the server changed between two requests; try again"
-    response.close()
-    raise TransferError(fault)
+        raise TransferError(f"the server sent {sent!r} instead of {wanted!r}")
+    if (_size(response), _validator(response)) != (size, validator):
+        raise TransferError("the file on the server changed between two requests; try again")
+    return 0
 
 
 def _receive(response, part, start, size, report, keeps):
