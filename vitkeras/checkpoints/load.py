@@ -27,7 +27,8 @@ def load_checkpoint(model, path, load_head=True, position_grid=None, input_mean=
     Args:
         model: a model built by `VisionTransformer`, `ResNet` or a variant.
         path: str or path-like: `.npz` (the original's layout, linen and big_vision names, any of their prefixes),
-            `.safetensors` (timm, Hugging Face), a Hugging Face folder, `.keras` or `.weights.h5`.
+            `.safetensors` (timm, Hugging Face) or the index of its shards, a folder of theirs, `.keras` or
+            `.weights.h5`.
         load_head: bool. True (default): `pre_logits` and `head` come from the file if the model has them.
             False: the model keeps its own (zero head), for fine-tuning.
         position_grid: (h, w) or None. The patch grid of the file; needed only where it isn't square.

@@ -7,22 +7,25 @@ from vitkeras.checkpoints.keras_file import keras_model_view, weights_file_view
 from vitkeras.checkpoints.npz import NpzFile
 from vitkeras.checkpoints.original import original_view
 from vitkeras.checkpoints.safetensors import SafetensorsFile
+from vitkeras.checkpoints.shards import INDEX_SUFFIX, ShardedFile
 from vitkeras.checkpoints.timm import is_timm, timm_view
 
 WEIGHTS_NAME = "model.safetensors"
-SUFFIXES = (".npz", ".safetensors", ".keras", ".weights.h5")
+INDEX_NAME = "model" + INDEX_SUFFIX
+SUFFIXES = (".npz", ".safetensors", INDEX_SUFFIX, ".keras", ".weights.h5")
 
 
 def is_checkpoint(path):
-    """Whether `path` is an existing file, or a folder with `model.safetensors`."""
-    return os.path.isfile(path) or os.path.isfile(os.path.join(path, WEIGHTS_NAME))
+    """Whether `path` is an existing file, or a folder with `model.safetensors` or the index of its shards."""
+    return os.path.isfile(path) or any(os.path.isfile(os.path.join(path, name)) for name in (WEIGHTS_NAME, INDEX_NAME))
 
 
 def open_checkpoint(path, model=None):
     """Opens a checkpoint; its suffix tells the format, its array names the layout.
 
     Args:
-        path: str or path-like: `.npz`, `.safetensors`, `.keras` or `.weights.h5`, or a Hugging Face folder.
+        path: str or path-like: `.npz`, `.safetensors`, the index of its shards, `.keras` or `.weights.h5`, or a folder
+            of Hugging Face's or timm's.
         model: the model to be loaded; only `.weights.h5`, which doesn't say what it belongs to, needs it.
 
     Returns:
@@ -37,8 +40,8 @@ def open_checkpoint(path, model=None):
         path = _in_folder(path)
     if path.endswith(".npz"):
         return _view(NpzFile(path), original_view)
-    if path.endswith(".safetensors"):
-        file = SafetensorsFile(path)
+    if path.endswith((".safetensors", INDEX_SUFFIX)):
+        file = SafetensorsFile(path) if path.endswith(".safetensors") else ShardedFile(path)
         return _view(file, _safetensors_layout(file))
     if path.endswith(".keras"):
         return keras_model_view(path)
@@ -50,14 +53,10 @@ def open_checkpoint(path, model=None):
 
 
 def _in_folder(path):
-    weights = os.path.join(path, WEIGHTS_NAME)
-    if os.path.isfile(weights):
-        return weights
-    if os.path.isfile(weights + ".index.json"):
-        raise ValueError(
-            f"checkpoint folder {path!r} holds its weights in several files; save it as one {WEIGHTS_NAME} first."
-        )
-    raise FileNotFoundError(f"checkpoint folder {path!r} has no {WEIGHTS_NAME}.")
+    for name in (WEIGHTS_NAME, INDEX_NAME):
+        if os.path.isfile(os.path.join(path, name)):
+            return os.path.join(path, name)
+    raise FileNotFoundError(f"checkpoint folder {path!r} has neither {WEIGHTS_NAME} nor {INDEX_NAME}.")
 
 
 def _view(file, layout):

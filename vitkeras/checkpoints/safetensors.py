@@ -10,6 +10,7 @@ import os
 import numpy as np
 
 from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes
+from vitkeras.checkpoints.settings import unique_keys
 
 MAX_HEADER_BYTES = 2**26  # the format's own bound is 100 MB; a ViT's header has some 50 kB
 _DTYPES = {
@@ -70,7 +71,7 @@ class SafetensorsFile(ArrayFile):
                 f"file of {size})."
             )
         try:
-            entries = json.loads(self._stream.read(length).decode("utf-8"), object_pairs_hook=self._unique)
+            entries = json.loads(self._stream.read(length).decode("utf-8"), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:  # of the encoding, of JSON, of an integer too long, of a name
             raise ValueError(f"checkpoint {self.path!r} is not a .safetensors file (header: {error}).") from error
         if not isinstance(entries, dict):
@@ -82,13 +83,6 @@ class SafetensorsFile(ArrayFile):
         for name, entry in entries.items():
             self._add(name, entry, size - self._start)
         self._check_ranges(size - self._start)
-
-    def _unique(self, pairs):
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"it names {twice!r} twice")
-        return dict(pairs)
 
     def _where(self, name):
         return f"checkpoint {self.path!r}, array {name!r}"

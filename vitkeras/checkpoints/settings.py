@@ -36,6 +36,20 @@ def read_settings(path, name, marker=None):
     return settings if marker is None or marker in settings else {}
 
 
+def unique_keys(pairs):
+    """A hook for `json.loads` that refuses an object with the same key twice.
+
+    Raises:
+        ValueError: naming the key.
+    """
+    found = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"it names {key!r} twice")
+        found[key] = value
+    return found
+
+
 def normalisation(path, name, mean, std):
     """Returns (mean, std) as tuples of floats, or (None, None) where they are absent or the original's one half.
 
