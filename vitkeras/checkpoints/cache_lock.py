@@ -26,8 +26,7 @@ def cache_lock(target):
         stream = open(path, "ab")
         try:
             fcntl.flock(stream, fcntl.LOCK_EX)
-            # The process before this one removed the file that it had locked: then this lock is nobody's.
-            if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
+            if _is_at(path, stream):
                 break
         except BaseException:
             stream.close()
@@ -38,3 +37,11 @@ def cache_lock(target):
     finally:
         os.remove(path)
         stream.close()
+
+
+def _is_at(path, stream):
+    """Whether the locked file is still the one of that name: its last holder removed it, and then it locks nothing."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(stream.fileno()))
+    except FileNotFoundError:
+        return False

@@ -1,9 +1,9 @@
 """timm's names of the hybrid's ResNet stem (paper section 3.1): which array is which of the original's.
 
-timm computes the stem with two other epsilons. It standardises a kernel of deviation s by sqrt(s^2 + 1e-8), the original
-by s + 1e-5: the kernels are scaled here, channel by channel, so that the second gives the first's numbers. GroupNorm has
-1e-5 there and 1e-6 here, beside variances of some units after a standardised convolution; docs/checkpoints.md says what
-is left of that in the logits.
+timm computes the stem with two other epsilons. It divides a kernel of deviation s by sqrt(s^2 + 1e-8), the original by
+s + 1e-5: the kernels are scaled here, channel by channel, so that the second gives the first's numbers. GroupNorm has
+1e-5 there and 1e-6 here, beside variances of some units after a standardised convolution; docs/checkpoints.md says
+what is left of that in the logits.
 """
 
 import re
