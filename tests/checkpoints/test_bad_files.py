@@ -26,7 +26,8 @@ def test_empty(refused, tmp_path):
 @pytest.mark.parametrize("suffix", ["h5", "ckpt", "txt"])
 def test_another_suffix(refused, tmp_path, suffix):
     refused(
-        tmp_path / f"w.{suffix}", "checkpoint must be a file that ends in one of ('.npz', '.safetensors', '.keras', "
+        tmp_path / f"w.{suffix}",
+        "checkpoint must be a file that ends in one of ('.npz', '.safetensors', '.safetensors.index.json', ",
     )
 
 

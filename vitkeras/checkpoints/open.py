@@ -48,7 +48,8 @@ def open_checkpoint(path, model=None):
     if path.endswith(".weights.h5"):
         return weights_file_view(path, model)
     raise ValueError(
-        f"checkpoint must be a file that ends in one of {SUFFIXES}, or a folder with {WEIGHTS_NAME}, received {path!r}."
+        f"checkpoint must be a file that ends in one of {SUFFIXES}, or a folder with {WEIGHTS_NAME} or its index, "
+        f"received {path!r}."
     )
 
 
@@ -68,10 +69,10 @@ def _view(file, layout):
 
 
 def _safetensors_layout(file):
-    if is_timm(file.headers):
-        return timm_view
     if is_huggingface(file.headers):
         return huggingface_view
+    if is_timm(file.headers):
+        return timm_view
     if any("/" in name for name in file.headers):
         return original_view
     file.close()

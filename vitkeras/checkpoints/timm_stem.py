@@ -1,22 +1,17 @@
 """timm's names of the hybrid's ResNet stem (paper section 3.1): which array is which of the original's.
 
-timm computes the stem with two other epsilons. It divides a kernel of deviation s by sqrt(s^2 + 1e-8), the original by
-s + 1e-5: the kernels are scaled here, channel by channel, so that the second gives the first's numbers. GroupNorm has
-1e-5 there and 1e-6 here, beside variances of some units after a standardised convolution; docs/checkpoints.md says
-what is left of that in the logits.
+timm computes the stem with two other epsilons: 1e-8 under the root of a kernel's variance, where the original adds 1e-5
+to its deviation, and 1e-5 in GroupNorm, where the original has 1e-6. Its published hybrids are the original's weights
+under other names, so they are computed here with the constants that they were trained with; docs/checkpoints.md says
+by how much the logits differ.
 """
 
 import re
-from dataclasses import replace
-
-import numpy as np
 
 from vitkeras.checkpoints.torch_layout import convolution_entry
 from vitkeras.checkpoints.view import plain
-from vitkeras.layers.std_conv import StdConv
 
 PREFIX = "patch_embed.backbone."
-EPSILON = 1e-8  # timm's, under the root
 ROOT = "stem."  # in front of the root's names where stages follow it
 _SOURCE = re.compile(
     re.escape(PREFIX)
@@ -46,28 +41,7 @@ def stem_key(source):
 
 def stem_entry(source, header):
     """The `Entry` of timm's stem array `source`."""
-    if len(header.shape) != 4:
-        return plain(source, header)
-    entry = convolution_entry(source, header)
-    return replace(entry, part=lambda array: restandardised(entry.part(array)))
-
-
-def restandardised(kernel):
-    """Returns the kernel (h, w, I, O) whose standardisation here is timm's of the given one.
-
-    With r = sqrt(s^2 + 1e-8), the factor f of a channel must make f / (f s + 1e-5) equal 1 / r.
-
-    Example:
-        >>> kernel = np.random.default_rng(0).normal(size=(3, 3, 5, 7))
-        >>> scaled = restandardised(kernel).astype("float64")
-        >>> theirs = kernel / np.sqrt(kernel.var(axis=(0, 1, 2)) + 1e-8)
-        >>> float(np.abs(scaled / (scaled.std(axis=(0, 1, 2)) + 1e-5) - theirs).max()) < 1e-6
-        True
-    """
-    deviation = kernel.std(axis=(0, 1, 2), dtype="float64")
-    root = np.sqrt(deviation**2 + EPSILON)
-    factor = StdConv.epsilon * (root + deviation) / EPSILON  # epsilon / (root - deviation), without the difference
-    return (kernel * factor).astype("float32")
+    return convolution_entry(source, header) if len(header.shape) == 4 else plain(source, header)
 
 
 def stem_name(key, has_stages):
