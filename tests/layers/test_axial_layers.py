@@ -76,8 +76,9 @@ def test_the_bias_of_the_attention_function_is_optional(rng, assert_close):
     query, key = rng.normal(size=(2, B, HEADS, N, 5)).astype("float32")
     bias = rng.normal(size=(B, HEADS, N, N)).astype("float32")
     products = np.einsum("bhqd,bhkd->bhqk", query.astype("float64"), key)
-    assert_close(attention_weights(query, key), reference.softmax(products), atol=2e-6)
-    assert_close(attention_weights(query, key, bias), reference.softmax(products + bias), atol=2e-6)
+    arguments = [keras.ops.convert_to_tensor(x) for x in (query, key, bias)]
+    assert_close(attention_weights(*arguments[:2]), reference.softmax(products), atol=2e-6)
+    assert_close(attention_weights(*arguments), reference.softmax(products + bias), atol=2e-6)
 
 
 def test_relative_attention_sees_order_but_not_absolute_position(rng, assert_close):
