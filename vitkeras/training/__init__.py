@@ -5,5 +5,15 @@ from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.logs import RunLog
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer
 from vitkeras.training.schedules import WarmupDecay
+from vitkeras.training.tasks import Classification
 
-__all__ = ["AdamW", "Engine", "MomentumSGD", "RunLog", "TrainingError", "WarmupDecay", "make_optimizer"]
+__all__ = [
+    "AdamW",
+    "Classification",
+    "Engine",
+    "MomentumSGD",
+    "RunLog",
+    "TrainingError",
+    "WarmupDecay",
+    "make_optimizer",
+]
