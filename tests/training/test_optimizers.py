@@ -67,8 +67,36 @@ def test_adamw_equals_numpy_and_decays_kernels_only():
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "mask, decayed",
+    [
+        (None, {"head/kernel", "block/Dense_0/kernel"}),
+        ("head/.*", {"head/kernel", "head/bias"}),
+        (r".*kernel$", {"head/kernel", "block/Dense_0/kernel", "head/no_kernel"}),
+        ("kernel", set()),
+    ],
+)
+def test_the_mask_names_what_decays(mask, decayed):
+    variables = []
+    for path in ("head/kernel", "head/bias", "head/no_kernel", "block/Dense_0/kernel", "class_token/token"):
+        variables.append(keras.Variable(np.ones(3, "float32"), name=path.rpartition("/")[2]))
+        variables[-1]._path = path  # what a layer's name scope does
+    optimizer = AdamW(0.5, weight_decay=0.1, **({} if mask is None else {"decay_mask": mask}))
+    optimizer.build(variables)
+    optimizer.apply([keras.ops.zeros(3) for _ in variables])
+    assert {v.path for v in variables if v.numpy()[0] < 1} == decayed
+    assert all(abs(v.numpy()[0] - (0.95 if v.path in decayed else 1)) < 1e-6 for v in variables)
+
+
+def test_a_wrong_mask_is_refused():
+    with pytest.raises(ValueError, match=r"decay_mask must be a regular expression, received '\(' \(missing"):
+        make_optimizer("adamw", 0.1, decay_mask="(")
+
+
 @pytest.mark.parametrize("optimizer", [MomentumSGD(0.1, clip_norm=0.5), AdamW(WarmupDecay(0.1, 9), 0.2, clip_norm=2.0)])
 def test_config_round_trip(optimizer):
+    if isinstance(optimizer, AdamW):
+        optimizer.decay_mask = "head/kernel"
     again = type(optimizer).from_config(optimizer.get_config())
     assert again.get_config() == optimizer.get_config()
     assert again.clip_norm == optimizer.clip_norm

@@ -1,6 +1,7 @@
 """The training engine: one loop for one device and for `tf.distribute`, with the paper's optimizers and schedules."""
 
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
+from vitkeras.training.devices import make_strategy
 from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.logs import RunLog
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer
@@ -16,4 +17,5 @@ __all__ = [
     "TrainingError",
     "WarmupDecay",
     "make_optimizer",
+    "make_strategy",
 ]

@@ -9,6 +9,8 @@ from keras import ops
 
 from vitkeras._tensorflow import tf
 
+DECAY_MASK = r"(.*/)?kernel"
+
 
 class _ClipAfterReduce:
     """Clips the global norm of the gradient summed over all replicas.
@@ -71,6 +73,12 @@ class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
         weight_decay: float >= 0, multiplied by the current learning rate. Default 0.
         beta_1, beta_2, epsilon: floats. Defaults 0.9, 0.999, 1e-8.
         clip_norm: float > 0 or None (default), the global norm to clip at, after the all-reduce.
+        decay_mask: str, a regular expression for the whole path of each variable that decays, such as
+            "encoder_block_00/mlp/Dense_0/kernel". Default: kernels decay; biases, norms, the class token and
+            position embeddings don't.
+
+    Raises:
+        ValueError: for `amsgrad`, or a `decay_mask` that is no regular expression.
     """
 
     def __init__(
@@ -81,6 +89,7 @@ class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
         beta_2=0.999,
         epsilon=1e-8,
         clip_norm=None,
+        decay_mask=DECAY_MASK,
         name="adamw",
         **kwargs,
     ):
@@ -95,7 +104,12 @@ class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
         )
         if self.amsgrad:
             raise ValueError("amsgrad must be False, received True.")
+        try:
+            re.compile(decay_mask)
+        except re.error as error:
+            raise ValueError(f"decay_mask must be a regular expression, received {decay_mask!r} ({error}).") from None
         self.clip_norm = clip_norm
+        self.decay_mask = decay_mask
 
     def update_step(self, gradient, variable, learning_rate):
         """Applies one step to one variable; the decay was applied before."""
@@ -112,13 +126,15 @@ class AdamW(_ClipAfterReduce, keras.optimizers.AdamW):
         self.assign_sub(variable, rate * first / (ops.sqrt(second) + self.epsilon))
 
     def _use_weight_decay(self, variable):
-        """Kernels decay; biases, norms, the class token and position embeddings do not."""
-        # Keras hands over the tf.Variable of each replica: "kernel:0", "kernel/replica_1:0".
-        name = re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
-        return name.rpartition("/")[2] == "kernel"
+        """Whether the variable's path matches `decay_mask`; Keras hands over the tf.Variable of each replica."""
+        path = self._trainable_variables[self._get_variable_index(variable)].path
+        return re.fullmatch(self.decay_mask, path) is not None
+
+    def get_config(self):
+        return {**super().get_config(), "decay_mask": self.decay_mask}
 
 
-def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_norm=1.0):
+def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_norm=1.0, decay_mask=DECAY_MASK):
     """Builds an optimizer of the paper by name.
 
     Args:
@@ -127,6 +143,7 @@ def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_nor
         momentum: float in (0, 1), of SGD. Default 0.9.
         weight_decay: float >= 0, of AdamW. Default 0.
         clip_norm: float > 0 or None. Default 1, the paper's.
+        decay_mask: str, a regular expression for the paths of the variables that decay. Default: kernels.
 
     Returns:
         A `keras.optimizers.Optimizer`.
@@ -146,6 +163,6 @@ def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_nor
             raise ValueError(f"weight_decay is for optimizer 'adamw', received {weight_decay} with 'sgd'.")
         return MomentumSGD(learning_rate, momentum=momentum, clip_norm=clip_norm)
     if name == "adamw":
-        return AdamW(learning_rate, weight_decay=weight_decay, clip_norm=clip_norm)
+        return AdamW(learning_rate, weight_decay=weight_decay, clip_norm=clip_norm, decay_mask=decay_mask)
     nearest = difflib.get_close_matches(str(name), ("sgd", "adamw"), n=1, cutoff=0)[0]
     raise ValueError(f"optimizer must be 'sgd' or 'adamw', received {name!r}; nearest: {nearest!r}.")

@@ -1,0 +1,50 @@
+"""What the TPU tests trace: one function a task, which returns (model, task, input specs, target specs)."""
+
+import tensorflow as tf
+
+import vitkeras
+from vitkeras.training import Classification
+
+BATCH = 4  # of one replica
+IMAGE = (16, 48, 3)
+SIZES = dict(patch_size=16, num_layers=2, hidden_dim=24, num_heads=3, mlp_dim=48)
+RATES = dict(dropout_rate=0.1, attention_dropout_rate=0.1, stochastic_depth_rate=0.1)
+SPEC = tf.TensorSpec((BATCH, *IMAGE), tf.float32)
+LABELS = tf.TensorSpec((BATCH,), tf.int32)
+
+
+def vit(**kwargs):
+    return vitkeras.VisionTransformer(IMAGE, classes=7, classifier_activation=None, **{**SIZES, **RATES, **kwargs})
+
+
+def softmax():
+    return vit(), Classification(label_smoothing=0.1), SPEC, LABELS
+
+
+def sigmoid_of_mixed_targets():
+    return vit(classifier="gap"), Classification("sigmoid"), SPEC, tf.TensorSpec((BATCH, 7), tf.float32)
+
+
+def two_dimensional_positions():
+    return vit(position_embedding="learned_2d"), Classification(), SPEC, LABELS
+
+
+def relative_positions():
+    return vit(position_embedding="relative"), Classification(), SPEC, LABELS
+
+
+def hybrid():
+    model = vit(patch_size=1, stem_blocks=(1,), stem_width_factor=0.5, num_layers=1)
+    return model, Classification(), SPEC, LABELS
+
+
+def resnet():
+    model = vitkeras.models.ResNet((32, 64, 3), blocks=(1, 1), width_factor=0.5, classes=7, classifier_activation=None)
+    return model, Classification(), tf.TensorSpec((BATCH, 32, 64, 3), tf.float32), LABELS
+
+
+def axial():
+    model = vitkeras.models.AxialViT(
+        IMAGE, patch_size=8, num_layers=1, hidden_dim=24, num_heads=3, mlp_dim=48, classes=7, classifier_activation=None
+    )
+    return model, Classification(), SPEC, LABELS
