@@ -1,7 +1,7 @@
 """A TPU strategy without a TPU, and a reader of the ops that a step would send to one.
 
-A real `TPUStrategy` object is built on a resolver that claims two TPU cores. Tracing a step in its scope gives the graph
-that a TPU host would compile; nothing is run.
+A real `TPUStrategy` object is built on a resolver that claims two TPU cores. Tracing a step in its scope gives the
+graph that a TPU host would compile; nothing is run.
 """
 
 import keras

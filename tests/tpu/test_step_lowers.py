@@ -40,11 +40,12 @@ def test_traces_under_a_tpu_strategy_with_xla_ops_only(case, optimizer, argument
 
     graph = fake_tpu.trace(make_step)
     ops = fake_tpu.replicated_ops(graph)
-    assert {"MatMul", "CrossReplicaSum", "AssignVariableOp"} <= ops | {"AssignVariableOp"}
+    assert {"MatMul", "CrossReplicaSum"} <= ops  # the step's products, and its sum over the cores
     assert ("ResourceApplyMomentum" in ops) == (optimizer == "sgd")
     assert fake_tpu.unsupported(graph) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case, optimizer, arguments", STEPS)
 def test_compiles_as_a_whole(case, optimizer, arguments):
     engine, specs = build(case, optimizer, arguments)

@@ -7,7 +7,7 @@ from vitkeras.training import Classification
 
 BATCH = 4  # of one replica
 IMAGE = (16, 48, 3)
-SIZES = dict(patch_size=16, num_layers=2, hidden_dim=24, num_heads=3, mlp_dim=48)
+SIZES = dict(patch_size=16, num_layers=1, hidden_dim=24, num_heads=3, mlp_dim=48)
 RATES = dict(dropout_rate=0.1, attention_dropout_rate=0.1, stochastic_depth_rate=0.1)
 SPEC = tf.TensorSpec((BATCH, *IMAGE), tf.float32)
 LABELS = tf.TensorSpec((BATCH,), tf.int32)
@@ -34,7 +34,7 @@ def relative_positions():
 
 
 def hybrid():
-    model = vit(patch_size=1, stem_blocks=(1,), stem_width_factor=0.5, num_layers=1)
+    model = vit(patch_size=1, stem_blocks=(1,), stem_width_factor=0.5)
     return model, Classification(), SPEC, LABELS
 
 

@@ -86,7 +86,9 @@ def test_weights_momentum_and_average_agree(runs, group):
     for key, arrays in members:
         assert set(arrays) == set(reference)
         for name, array in reference.items():
-            np.testing.assert_allclose(arrays[name], array, rtol=0, atol=1e-6, err_msg=f"{key} {name}")
+            # A momentum is a sum of up to eight gradients that may be large, and float32 has seven digits.
+            atol = 1e-6 * max(1, np.abs(array).max())
+            np.testing.assert_allclose(arrays[name], array, rtol=0, atol=atol, err_msg=f"{key} {name}")
     assert reference["optimizer/momentum_sgd/iteration"] == 8
 
 

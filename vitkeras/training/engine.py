@@ -11,7 +11,7 @@ import numpy as np
 from vitkeras._tensorflow import tf
 from vitkeras.training.distribute import batch_size, distribute, distribute_training
 from vitkeras.training.ema import WeightAverage
-from vitkeras.training.rematerialize import rematerialized
+from vitkeras.training.rematerialize import blocks_of, rematerialized
 from vitkeras.training.seeds import PureRandomness, check_seed, draw_states, seed_states
 from vitkeras.training.state import check_state, named_variables
 from vitkeras.training.tasks import Classification
@@ -79,6 +79,8 @@ class Engine:
         self.task = task or Classification()
         if hasattr(self.task, "check"):
             self.task.check(model)
+        if remat:
+            blocks_of(model)
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy or tf.distribute.get_strategy()

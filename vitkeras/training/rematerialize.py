@@ -17,21 +17,24 @@ BLOCKS = (layers.EncoderBlock, layers.AxialEncoderBlock, layers.ResidualUnit)
 _DRAWS = 1 << 16  # more than any block draws in a pass
 
 
+def blocks_of(model):
+    """Returns the encoder blocks and residual units of `model`; ValueError if it has none."""
+    blocks = [layer for layer in model._flatten_layers() if isinstance(layer, BLOCKS)]
+    if not blocks:
+        raise ValueError(
+            f"rematerialisation needs a model of encoder blocks or residual units, {model.name!r} has none."
+        )
+    return blocks
+
+
 @contextlib.contextmanager
 def rematerialized(model):
     """Context in which every block of `model` that is traced for training is computed again in the backward pass.
 
     Args:
         model: a built `keras.Model`; `EncoderBlock`, `AxialEncoderBlock` and `ResidualUnit` layers are its blocks.
-
-    Raises:
-        ValueError: if the model has no such block.
     """
-    blocks = [layer for layer in model._flatten_layers() if isinstance(layer, BLOCKS)]
-    if not blocks:
-        raise ValueError(
-            f"rematerialisation needs a model of encoder blocks or residual units, {model.name!r} has none."
-        )
+    blocks = blocks_of(model)
     for block in blocks:
         block.call = _twice(block, block.call)
     try:
