@@ -77,6 +77,71 @@ def test_mixed_bfloat16_trains_float32_weights():
     assert np.isfinite(values).all() and values[-1] < values[0]
 
 
+def test_gradients_of_mixed_bfloat16_are_summed_in_float32():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    engine = Engine(build(), make_optimizer("sgd", 0.1), accumulate=2)
+    images, labels = examples(6)
+    _, gradients = engine._loss_and_gradients(tf.constant(images), tf.constant(labels), tf.constant(0), tf.constant(0))
+    assert {g.dtype for g in gradients} == {tf.float32}
+
+
+class SumOfTwo:
+    """A task of nested inputs and targets: the squared distance of two outputs from two targets."""
+
+    def __call__(self, outputs, targets):
+        loss = sum(tf.reduce_sum((outputs[key] - targets[key]) ** 2, axis=-1) for key in ("a", "b"))
+        return loss, tf.cast(loss < 1, tf.float32)
+
+
+def nested(units=5):
+    keras.utils.set_random_seed(5)
+    inputs = {key: keras.Input((3,), name=key) for key in ("a", "b")}
+    return keras.Model(inputs, {key: keras.layers.Dense(units, name=f"dense_{key}")(x) for key, x in inputs.items()})
+
+
+def test_nested_inputs_and_targets_of_another_task():
+    rng = np.random.default_rng(7)
+    inputs, targets = ({key: rng.normal(size=(12, size)).astype("float32") for key in ("a", "b")} for size in (3, 5))
+    model = nested()
+    outputs = model(inputs)
+    expected = np.mean([sum(((outputs[k][i] - targets[k][i]) ** 2).numpy().sum() for k in "ab") for i in range(12)])
+    data = tf.data.Dataset.from_tensors((inputs, targets)).repeat()
+    values = []
+    for accumulate in (1, 3):
+        engine = Engine(nested(), make_optimizer("sgd", 0.01), accumulate=accumulate, task=SumOfTwo())
+        values.append(engine.run(engine.iterator(data), 3)["loss"])
+    assert abs(values[0][0] - expected) < 1e-5 and values[0][2] < values[0][0]
+    np.testing.assert_allclose(values[1], values[0], rtol=0, atol=2e-6)
+    weights = (np.arange(12) < 11).astype("float32")
+    metrics = engine.evaluate(tf.data.Dataset.from_tensors((inputs, targets, weights)))
+    assert metrics["count"] == 11 and np.isfinite(metrics["loss"])
+
+
+def test_a_weight_that_the_loss_does_not_see_is_named():
+    class OnlyA(SumOfTwo):
+        def __call__(self, outputs, targets):
+            return tf.reduce_sum(outputs["a"], axis=-1), tf.zeros(12)
+
+    engine = Engine(nested(), make_optimizer("sgd", 0.01), task=OnlyA())
+    x = {key: np.ones((12, 3), "float32") for key in ("a", "b")}
+    with pytest.raises(ValueError, match=r"loss doesn't depend on dense_b/kernel; freeze its layer"):
+        engine.run(engine.iterator(tf.data.Dataset.from_tensors((x, x))), 1)
+
+
+def test_a_function_gives_each_host_its_data():
+    seen = []
+
+    def on_host(context):
+        seen.append((context.num_input_pipelines, context.input_pipeline_id, context.get_per_replica_batch_size(12)))
+        return batches(24, context.get_per_replica_batch_size(12))
+
+    engine = Engine(build(), make_optimizer("sgd", 0.01))
+    inputs, targets = next(engine.iterator(on_host))
+    assert seen == [(1, 0, 12)] and inputs.shape == (12, 32, 48, 3) and targets.shape == (12,)
+    with pytest.raises(ValueError, match="static and a multiple of accumulate = 5, received 12"):
+        Engine(build(), make_optimizer("sgd", 0.01), accumulate=5).iterator(on_host)
+
+
 def test_evaluation_counts_every_image_once():
     model = build()
     images, labels = examples(13)
@@ -123,5 +188,11 @@ def test_bad_arguments():
     engine = Engine(build(), make_optimizer("sgd", 0.1), accumulate=5)
     with pytest.raises(ValueError, match="multiple of replicas x accumulate = 5, received 12"):
         engine.iterator(batches(12, 12))
+    image = keras.Input((32, 48, 3))
+    dense = keras.layers.Dense(7, kernel_regularizer="l2", name="head")(keras.layers.GlobalAveragePooling2D()(image))
+    with pytest.raises(
+        ValueError, match="model 'regular' adds 1 losses of its own, .* use the optimizer's weight decay"
+    ):
+        Engine(keras.Model(image, dense, name="regular"))
     with pytest.raises(ValueError, match="must be static .* received None"):
         engine.iterator(tf.data.Dataset.from_tensor_slices(examples(10)).batch(5))

@@ -88,7 +88,9 @@ class Engine:
         self.seed = seed
         self.remat = remat
         self._states = seed_states(model)
-        self._gradients = tf.function(self._loss_and_gradients, jit_compile=True) if jit_compile else None
+        # Gradients alone: replicas can't meet inside a compiled function. A TPU strategy compiles the whole step.
+        compiles = jit_compile and not isinstance(self.strategy, tf.distribute.TPUStrategy)
+        self._gradients = tf.function(self._loss_and_gradients, jit_compile=True) if compiles else None
         self._run_steps = tf.function(self._loop)
         self._evaluate_batch = tf.function(self._evaluate_step)
         with self.strategy.scope():
