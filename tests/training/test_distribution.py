@@ -26,7 +26,7 @@ def start(folder, *arguments, tf_config=None):
 def finish(processes):
     for process in processes:
         try:
-            _, errors = process.communicate(timeout=900)
+            _, errors = process.communicate(timeout=3600)
         finally:
             for other in processes:
                 if other.poll() is None and (process.returncode or process.poll() is None):

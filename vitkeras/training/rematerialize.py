@@ -1,8 +1,8 @@
 """Rematerialisation: a block's activations are forgotten after the forward pass and computed again for the gradient.
 
 Memory falls from all activations of all blocks to the blocks' inputs and the activations of one block, for one more
-forward pass (Chen et al., arXiv 1604.06174). Keras' own `RematScope` draws new dropout masks when it computes a block
-again, so its gradients belong to another network than its loss; here both passes get the same random states.
+forward pass (Chen et al., arXiv 1604.06174). `keras.remat` draws new dropout masks when it computes a block again, so
+its gradients belong to another network than its loss; here both passes get the same random states.
 """
 
 import contextlib
