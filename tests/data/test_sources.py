@@ -14,7 +14,9 @@ from vitkeras.data import open_dataset, raw_images
     "spec", ["", "flowers", "zip:flowers.zip", "folder:", "tfds:", "folder", "digits:", "digits:x", None, 3]
 )
 def test_unknown_sources_list_the_known_ones(spec):
-    with pytest.raises(ValueError, match="data must be folder:PATH, tfds:NAME or digits, received") as error:
+    with pytest.raises(
+        ValueError, match="data must be folder:PATH, tfds:NAME, mock:HxWxK or digits, received"
+    ) as error:
         open_dataset(spec)
     assert repr(spec) in str(error.value)
 

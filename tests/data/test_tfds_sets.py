@@ -187,7 +187,7 @@ def test_unknown_name(make_set):
 
 
 def test_the_shuffle_buffer_must_hold_something():
-    from vitkeras.data.image_set import StreamSet
+    from vitkeras.data.stream_set import StreamSet
 
     with pytest.raises(ValueError, match="shuffle_buffer must be at least 1, received 0"):
         StreamSet("none", NAMES, 3, None, shuffle_buffer=0)

@@ -157,7 +157,7 @@ def _checked(root, parts, on_bad_image):
         count = f"{len(bad)} of {len(paths)} images of data folder {root!r}"
         if on_bad_image == "refuse":
             raise ValueError(f"{count} cannot be read; repair or remove them, or skip bad images: {named}.")
-        warnings.warn(f"{count} cannot be read and are skipped: {named}.", stacklevel=4)
+        warnings.warn(f"{count} cannot be read and are skipped: {named}.", stacklevel=5)
     good = np.array([reason is None for reason in reasons])
     borders = np.cumsum([len(part.paths) for part in parts])[:-1]
     checked = []

@@ -4,13 +4,15 @@ Legend: n examples in the set; a *record* is a dict of scalars or small tensors 
 the *global index* of a training example counts from the first step of the first epoch and never restarts.
 """
 
+import copy
 import os
 from dataclasses import dataclass
 
 import numpy as np
 
 from vitkeras._tensorflow import tf
-from vitkeras.data.images import cut_window, decode_jpeg, decode_jpeg_window, decode_stored, pillow_image
+from vitkeras.data.images import cut_window, decode_jpeg, decode_jpeg_window, pillow_image
+from vitkeras.data.split import held_out_count, stratified_split
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -65,6 +67,18 @@ class ImageSet:
         """
         raise NotImplementedError(f"{type(self).__name__} must define shuffled_records().")
 
+    def first(self, count, seed):
+        """A part of `count` examples, as a set of its own: the first ones of an order that `seed` makes."""
+        raise NotImplementedError(f"{type(self).__name__} must define first().")
+
+    def hold_out(self, fraction, seed, stratified=True):
+        """Two parts, (the rest, held out), as sets of their own; `round(fraction * n)` examples are held out.
+
+        At least one example is on each side. Where labels are known and `stratified` is asked for, every class
+        keeps its share as far as whole images allow, and a class with one image stays in the rest.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define hold_out().")
+
     def image(self, record):
         """The pixels of a record: uint8 (height, width, 3), decoded as Pillow would."""
         raise NotImplementedError(f"{type(self).__name__} must define image().")
@@ -109,6 +123,28 @@ class IndexedSet(ImageSet):
         epochs = tf.data.Dataset.range(start // n, FOREVER)
         return epochs.flat_map(order).skip(start % n).map(self._lookup())
 
+    def select(self, indices, note):
+        """The examples at `indices` (int array) as a set of their own; `note` is added to the name."""
+        part = copy.copy(self)
+        part._columns = {name: column[indices] for name, column in self._columns.items()}
+        part.labels, part.num_examples = part._columns["label"], len(indices)
+        part.name = f"{self.name}, {note}"
+        return part
+
+    def first(self, count, seed):
+        chosen = np.random.default_rng(seed).permutation(self.num_examples)[:count]
+        return self.select(chosen, f"{len(chosen)} images")
+
+    def hold_out(self, fraction, seed, stratified=True):
+        n = self.num_examples
+        if n < 2:
+            raise ValueError(f"{self.name!r} must have at least 2 images to hold one out, received {n}.")
+        if stratified:
+            rest, held_out = stratified_split(self.labels, fraction, seed, keep_single=True)
+        else:  # the end of the order that `first` made
+            rest, held_out = np.split(np.arange(n), [n - held_out_count(n, fraction)])
+        return self.select(rest, f"{len(rest)} to train on"), self.select(held_out, f"{len(held_out)} held out")
+
 
 class PixelSet(IndexedSet):
     """Images in memory, all of one size.
@@ -148,8 +184,11 @@ class FileSet(IndexedSet):
         # Bytes, because a file name need not be valid UTF-8.
         columns = {"path": np.array([os.fsencode(path) for path in paths], object), "needs_pillow": needs_pillow}
         super().__init__(name, class_names, labels, columns)
-        self.paths = tuple(str(path) for path in paths)
-        self._some_need_pillow, self._all_need_pillow = bool(needs_pillow.any()), bool(needs_pillow.all())
+
+    @property
+    def paths(self):
+        """Tuple of n str."""
+        return tuple(os.fsdecode(path) for path in self._columns["path"])
 
     def image(self, record):
         encoded = tf.io.read_file(record["path"])
@@ -162,84 +201,12 @@ class FileSet(IndexedSet):
         )
 
     def _choose(self, record, from_pillow, from_jpeg):
-        if self._all_need_pillow:
+        needs_pillow = self._columns["needs_pillow"]
+        if needs_pillow.all():
             return from_pillow()
-        if not self._some_need_pillow:
+        if not needs_pillow.any():
             return from_jpeg()
         return tf.cond(record["needs_pillow"], from_pillow, from_jpeg)
-
-
-class StreamSet(ImageSet):
-    """Records that are read in one order only: encoded images with labels.
-
-    Training order: each epoch passes through a shuffle buffer whose seed is derived from (seed, epoch). Starting
-    in the middle of an epoch reads the records before it, without decoding them.
-
-    Args:
-        name, class_names, num_examples: as in `ImageSet`.
-        make_records: function without arguments that returns a finite `tf.data.Dataset` of dicts with `image`
-            (scalar string, an encoded JPEG, PNG, GIF or BMP) and `label` (integer), n of them, always in the same
-            order.
-        shuffle_buffer: int >= 1, records held in memory for shuffling. Default 10,000.
-
-    Raises:
-        ValueError: if `shuffle_buffer` is below 1.
-        tf.errors.InvalidArgumentError: while reading, for a label outside the classes.
-    """
-
-    def __init__(self, name, class_names, num_examples, make_records, shuffle_buffer=10_000):
-        super().__init__(name, class_names, num_examples)
-        if shuffle_buffer < 1:
-            raise ValueError(f"shuffle_buffer must be at least 1, received {shuffle_buffer}.")
-        self._make_records, self._shuffle_buffer = make_records, shuffle_buffer
-
-    def records(self):
-        classes, name = len(self.class_names), self.name
-
-        def checked(record):
-            label = tf.cast(record["label"], tf.int32)
-            message = f"labels of {name} must be in 0...{classes - 1}"
-            in_range = tf.debugging.Assert((label >= 0) & (label < classes), [message, label])
-            with tf.control_dependencies([in_range]):
-                return {"image": record["image"], "label": tf.identity(label)}
-
-        return self._make_records().map(checked).apply(tf.data.experimental.assert_cardinality(self.num_examples))
-
-    def shuffled_records(self, seed, start):
-        records, n = self.records(), self.num_examples
-
-        def order(epoch):
-            pair = tf.stack([tf.constant(seed, tf.int64), epoch])
-            return _shuffle(records, min(self._shuffle_buffer, n), tf.random.fold_in(pair, n))
-
-        return tf.data.Dataset.range(start // n, FOREVER).flat_map(order).skip(start % n)
-
-    def image(self, record):
-        return decode_stored(record["image"])
-
-    def window(self, record, draw):
-        encoded = record["image"]
-        return tf.cond(
-            tf.io.is_jpeg(encoded),
-            lambda: decode_jpeg_window(encoded, draw),
-            lambda: cut_window(decode_stored(encoded), draw),
-        )
-
-
-def _shuffle(records, buffer_size, seed):
-    """`records.shuffle` with both halves of its seed: the method takes one and draws the other from the global seed."""
-    spec = records.element_spec
-    leaves = tf.nest.flatten(spec)
-    variant = tf.raw_ops.ShuffleDataset(
-        input_dataset=tf.data.experimental.to_variant(records),
-        buffer_size=buffer_size,
-        seed=tf.cast(seed[0], tf.int64),
-        seed2=tf.cast(seed[1], tf.int64),
-        reshuffle_each_iteration=False,
-        output_types=[leaf.dtype for leaf in leaves],
-        output_shapes=[leaf.shape for leaf in leaves],
-    )
-    return tf.data.experimental.from_variant(variant, spec)
 
 
 @dataclass(frozen=True)
@@ -250,9 +217,17 @@ class DatasetSplits:
         train, test: `ImageSet`s with the same classes.
         class_names: tuple of str.
         name: str, the `spec` that was opened.
+        dev: `ImageSet`, the part of `train` that `dev_fraction` set apart, or None.
+        train_without_dev: `ImageSet`, the rest of `train`; `train` itself where there is no `dev`.
     """
 
     train: ImageSet
     test: ImageSet
     class_names: tuple
     name: str
+    dev: ImageSet | None = None
+    train_without_dev: ImageSet | None = None
+
+    def __post_init__(self):
+        if self.train_without_dev is None:
+            object.__setattr__(self, "train_without_dev", self.train)

@@ -1,15 +1,17 @@
 """From a short text to a training part and a held-out part."""
 
 import numbers
+from dataclasses import replace
 
 from vitkeras.data.digits import open_digits
 from vitkeras.data.folder import open_folder
+from vitkeras.data.mock import open_mock
 from vitkeras.data.tfds_source import open_tfds
 
 BAD_IMAGE_RULES = ("refuse", "skip")
 
 
-def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0):
+def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fraction=0.0, limit=None):
     """Opens a set of labelled images.
 
     Sources:
@@ -25,16 +27,24 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0):
           else the last records of `train`.
         * `digits`: the 1,797 handwritten digits that come with scikit-learn, 8x8 pixels, with a fixed stratified
           split of 1,437 and 360. No download.
+        * `mock:HxWxK`: 64 and 16 made-up images of H x W pixels and K classes, always the same, to try a recipe out.
 
     Args:
         spec: str, one of the sources.
         on_bad_image: "refuse" (default): a folder with an unreadable or truncated image is an error that names
             it. "skip": such images are left out, with one warning that names and counts them.
         test_fraction: float in (0, 1), the part that is held out of a set without a held-out part. Default 0.2.
-        seed: int >= 0, picks the images that are held out of a folder. Default 0.
+        seed: int >= 0, picks the images that are held out or taken. Default 0.
+        dev_fraction: float in [0, 1), the part of the training images that `splits.dev` gets, to choose settings
+            with; `splits.train_without_dev` is the rest and `splits.train` stays whole. Stratified where labels are
+            known without reading every record, else the last records; with `limit`, the end of the images taken.
+            Default 0, no such part.
+        limit: int >= 2, train with so many images only, as VTAB does: with `limit=1000, dev_fraction=0.2`,
+            `splits.train_without_dev` has 800 and `splits.dev` 200. The first ones of an order that `seed` makes;
+            of records in a stored order (TFDS) the first ones stored. Classes are not balanced. Default None.
 
     Returns:
-        `DatasetSplits(train, test, class_names, name)`.
+        `DatasetSplits(train, test, class_names, name, dev, train_without_dev)`.
 
     Raises:
         ValueError: if the source is unknown, a folder is missing, empty, of one class, has classes in its held-out
@@ -53,6 +63,23 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0):
         raise ValueError(f"test_fraction must be between 0 and 1, both excluded, received {test_fraction!r}.")
     if not isinstance(seed, numbers.Integral) or seed < 0:
         raise ValueError(f"seed must be an integer >= 0, received {seed!r}.")
+    if not isinstance(dev_fraction, numbers.Real) or not 0 <= dev_fraction < 1:
+        raise ValueError(f"dev_fraction must be at least 0 and below 1, received {dev_fraction!r}.")
+    if limit is not None and (not isinstance(limit, numbers.Integral) or limit < 2):
+        raise ValueError(f"limit must be an integer >= 2 or None, received {limit!r}.")
+    splits = _open(spec, on_bad_image, test_fraction, seed)
+    train = splits.train
+    if limit is not None:
+        if limit > train.num_examples:
+            raise ValueError(f"limit must be at most the {train.num_examples} training images, received {limit}.")
+        train = train.first(limit, seed)
+    if not dev_fraction:
+        return replace(splits, train=train, train_without_dev=train)
+    rest, dev = train.hold_out(dev_fraction, seed, stratified=limit is None)
+    return replace(splits, train=train, dev=dev, train_without_dev=rest)
+
+
+def _open(spec, on_bad_image, test_fraction, seed):
     scheme, colon, rest = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if scheme == "digits" and not colon:
         return open_digits()
@@ -60,4 +87,6 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0):
         return open_folder(rest, on_bad_image, test_fraction, seed)
     if scheme == "tfds" and rest:
         return open_tfds(rest, test_fraction)
-    raise ValueError(f"data must be folder:PATH, tfds:NAME or digits, received {spec!r}.")
+    if scheme == "mock" and rest:
+        return open_mock(rest)
+    raise ValueError(f"data must be folder:PATH, tfds:NAME, mock:HxWxK or digits, received {spec!r}.")

@@ -3,7 +3,8 @@
 import numpy as np
 
 from vitkeras._optional import require
-from vitkeras.data.image_set import DatasetSplits, StreamSet
+from vitkeras.data.image_set import DatasetSplits
+from vitkeras.data.stream_set import StreamSet
 
 
 def open_tfds(name, test_fraction=0.2):
@@ -36,8 +37,7 @@ def open_tfds(name, test_fraction=0.2):
         ) from error
     class_names = _class_names(tfds, name, builder.info.features)
     builder.download_and_prepare()
-    train, test = _splits(tfds, name, builder, test_fraction)
-    sets = (_stream(tfds, builder, split, f"tfds:{name} ({split})", class_names) for split in (train, test))
+    sets = _sets(tfds, name, builder, class_names, test_fraction)
     return DatasetSplits(*sets, class_names, f"tfds:{name}")
 
 
@@ -57,29 +57,34 @@ def _class_names(tfds, name, features):
     return tuple(label.names)
 
 
-def _splits(tfds, name, builder, test_fraction):
-    """Names of the training and the held-out split, in TFDS' slicing notation."""
+def _sets(tfds, name, builder, class_names, test_fraction):
+    """The training and the held-out part."""
     splits = builder.info.splits
     if "train" not in splits:
         raise ValueError(f"data tfds:{name} must have a split train, received {sorted(splits)}.")
+    train = _stream(tfds, builder, "train", f"tfds:{name} (train)", class_names)
     present = [split for split in ("test", "validation") if split in splits]
     for split in present:
         # Competition sets publish their test images with label -1.
         first = next(iter(_read(tfds, builder, split).take(1)), None)
         if first is not None and int(first["label"]) >= 0:
-            return "train", split
+            return train, _stream(tfds, builder, split, f"tfds:{name} ({split})", class_names)
     if present:
         raise ValueError(f"data tfds:{name} must have a held-out split with labels, received none in {present}.")
-    total = splits["train"].num_examples
-    kept = total - min(max(round(test_fraction * total), 1), total - 1)
-    return f"train[:{kept}]", f"train[{kept}:]"
+    return train.hold_out(test_fraction, seed=0)
 
 
 def _stream(tfds, builder, split, name, class_names):
     num_examples = int(_read(tfds, builder, split).cardinality())  # also right inside tfds.testing.mock_data
     if num_examples < 0:  # unknown
         num_examples = builder.info.splits[split].num_examples
-    return StreamSet(name, class_names, num_examples, lambda: _read(tfds, builder, split))
+
+    def make_records(start, stop):
+        # A slice is read without what lies before it.
+        part = split if (start, stop) == (0, num_examples) else f"{split}[{start}:{stop}]"
+        return _read(tfds, builder, part)
+
+    return StreamSet(name, class_names, num_examples, make_records)
 
 
 def _read(tfds, builder, split):
