@@ -1,8 +1,18 @@
 """Images from folders and data sets to batches, as a pure function of (seed, step). Needs TensorFlow."""
 
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
+from vitkeras.data.distribute import distribute_batches
+from vitkeras.data.evaluation import eval_batches, raw_images
 from vitkeras.data.image_set import DatasetSplits, ImageSet
-from vitkeras.data.pipeline import eval_batches, raw_images, train_batches
+from vitkeras.data.pipeline import train_batches
 from vitkeras.data.sources import open_dataset
 
-__all__ = ["DatasetSplits", "ImageSet", "eval_batches", "open_dataset", "raw_images", "train_batches"]
+__all__ = [
+    "DatasetSplits",
+    "ImageSet",
+    "distribute_batches",
+    "eval_batches",
+    "open_dataset",
+    "raw_images",
+    "train_batches",
+]

@@ -60,8 +60,8 @@ class ImageSet:
         """The n records, a finite `tf.data.Dataset` in a fixed order."""
         raise NotImplementedError(f"{type(self).__name__} must define records().")
 
-    def shuffled_records(self, seed, start):
-        """Records in training order from global index `start` on, an endless `tf.data.Dataset`.
+    def shuffled_records(self, seed, step, share):
+        """(global index, record) of a `Share`, in training order from batch `step` on, an endless `tf.data.Dataset`.
 
         Every epoch is a new order of all n records and depends on `seed` and the epoch alone.
         """
@@ -109,8 +109,8 @@ class IndexedSet(ImageSet):
     def records(self):
         return tf.data.Dataset.range(self.num_examples).map(self._lookup())
 
-    def shuffled_records(self, seed, start):
-        n = self.num_examples
+    def shuffled_records(self, seed, step, share):
+        n, start, lookup = self.num_examples, step * share.batch_size, self._lookup()
 
         def order(epoch):
             # Sorts n random numbers. tf.random.experimental.index_shuffle would need no sort, but takes its seeds
@@ -121,7 +121,8 @@ class IndexedSet(ImageSet):
             )
 
         epochs = tf.data.Dataset.range(start // n, FOREVER)
-        return epochs.flat_map(order).skip(start % n).map(self._lookup())
+        numbers = tf.data.Dataset.zip(tf.data.Dataset.range(start, FOREVER), epochs.flat_map(order).skip(start % n))
+        return share.of_numbers(numbers, step).map(lambda index, number: (index, lookup(number)))
 
     def select(self, indices, note):
         """The examples at `indices` (int array) as a set of their own; `note` is added to the name."""

@@ -3,6 +3,7 @@
 import numbers
 from dataclasses import replace
 
+from vitkeras.data.csv_list import open_csv
 from vitkeras.data.digits import open_digits
 from vitkeras.data.folder import open_folder
 from vitkeras.data.mock import open_mock
@@ -22,6 +23,9 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
           palette, transparent (alpha is dropped), CMYK and 16-bit files (scaled to 8 bits) all become RGB; of
           files with several frames the first is used. The EXIF orientation is ignored, as the loaders of this
           field do: turn such photos upright beforehand.
+        * `csv:PATH`: a list of images with a header line, columns `path`, `label` and perhaps `split` (train, test,
+          val or validation). Paths start at the list's folder; class names are sorted, or those of a `classes.txt`
+          beside it. Every row that cannot be used is named by its line; images are treated as those of folders.
         * `tfds:NAME`: a TensorFlow Datasets name with `image` and `label` features, prepared (and downloaded)
           where TFDS keeps its data; `TFDS_DATA_DIR` moves that. The held-out part is `test`, else `validation`,
           else the last records of `train`.
@@ -31,7 +35,7 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
 
     Args:
         spec: str, one of the sources.
-        on_bad_image: "refuse" (default): a folder with an unreadable or truncated image is an error that names
+        on_bad_image: "refuse" (default): a folder or list with an unreadable or truncated image is an error that names
             it. "skip": such images are left out, with one warning that names and counts them.
         test_fraction: float in (0, 1), the part that is held out of a set without a held-out part. Default 0.2.
         seed: int >= 0, picks the images that are held out or taken. Default 0.
@@ -85,8 +89,10 @@ def _open(spec, on_bad_image, test_fraction, seed):
         return open_digits()
     if scheme == "folder" and rest:
         return open_folder(rest, on_bad_image, test_fraction, seed)
+    if scheme == "csv" and rest:
+        return open_csv(rest, on_bad_image, test_fraction, seed)
     if scheme == "tfds" and rest:
         return open_tfds(rest, test_fraction)
     if scheme == "mock" and rest:
         return open_mock(rest)
-    raise ValueError(f"data must be folder:PATH, tfds:NAME, mock:HxWxK or digits, received {spec!r}.")
+    raise ValueError(f"data must be folder:PATH, csv:PATH, tfds:NAME, mock:HxWxK or digits, received {spec!r}.")

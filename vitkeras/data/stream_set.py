@@ -67,14 +67,16 @@ class StreamSet(ImageSet):
         records = self._make_records(self._start, stop).map(checked)
         return records.apply(tf.data.experimental.assert_cardinality(self.num_examples))
 
-    def shuffled_records(self, seed, start):
-        records, n = self.records(), self.num_examples
+    def shuffled_records(self, seed, step, share):
+        records, n, start = self.records(), self.num_examples, step * share.batch_size
 
         def order(epoch):
             pair = tf.stack([tf.constant(seed, tf.int64), epoch])
             return _shuffle(records, min(self._shuffle_buffer, n), tf.random.fold_in(pair, n))
 
-        return tf.data.Dataset.range(start // n, FOREVER).flat_map(order).skip(start % n)
+        ordered = tf.data.Dataset.range(start // n, FOREVER).flat_map(order).skip(start % n)
+        indexed = tf.data.Dataset.zip(tf.data.Dataset.range(start, FOREVER), ordered)
+        return indexed if share.is_whole else indexed.filter(lambda index, _: share.holds(index))
 
     def image(self, record):
         return decode_stored(record["image"])
