@@ -1,6 +1,7 @@
 """Images from folders and data sets to batches, as a pure function of (seed, step). Needs TensorFlow."""
 
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
+from vitkeras.data.augment import Augmentation
 from vitkeras.data.distribute import distribute_batches
 from vitkeras.data.evaluation import eval_batches, raw_images
 from vitkeras.data.image_set import DatasetSplits, ImageSet
@@ -8,6 +9,7 @@ from vitkeras.data.pipeline import train_batches
 from vitkeras.data.sources import open_dataset
 
 __all__ = [
+    "Augmentation",
     "DatasetSplits",
     "ImageSet",
     "distribute_batches",

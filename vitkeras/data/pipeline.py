@@ -5,8 +5,10 @@ Legend: B global batch size, H and W image size, K classes. Pixels leave as floa
 
 from vitkeras._tensorflow import tf
 from vitkeras.data.arguments import check_count, check_range, image_size_pair
-from vitkeras.data.augment import draw_crop, example_seeds
+from vitkeras.data.augment import batch_seed, draw_crop, example_seeds, find_augmentation, mix_up, operation_seed
 from vitkeras.data.evaluation import in_order
+from vitkeras.data.image_set import FOREVER
+from vitkeras.data.randaugment import RandAugment
 from vitkeras.data.resizing import resize
 from vitkeras.data.shares import Share
 from vitkeras.preprocessing import preprocess_input
@@ -21,6 +23,7 @@ def train_batches(
     crop_area=(0.05, 1.0),
     aspect_ratio=(3 / 4, 4 / 3),
     flip=True,
+    augment="none",
     num_hosts=1,
     host=0,
 ):
@@ -50,14 +53,18 @@ def train_batches(
             Default (0.05, 1.0).
         aspect_ratio: (least, largest) width / height of a crop, positive. Default (3/4, 4/3).
         flip: bool, mirror half of the images. Default True.
+        augment: "none" (default), "light1", "light2", "medium1", "medium2", "strong1" or "strong2", AugReg's levels of
+            RandAugment and MixUp (arXiv 2106.10270), or an `Augmentation`. RandAugment needs keras-cv.
         num_hosts: int >= 1, a divisor of B. Default 1.
         host: int in 0...num_hosts - 1. Default 0.
 
     Returns:
-        Endless `tf.data.Dataset` of (images float32 (B / num_hosts, H, W, 3), labels int32 (B / num_hosts,)).
+        Endless `tf.data.Dataset` of (images float32 (B / num_hosts, H, W, 3), labels int32 (B / num_hosts,)); with
+        MixUp, labels float32 (B / num_hosts, K), a distribution over the classes.
 
     Raises:
-        ValueError: if an argument is out of its range.
+        ValueError: if an argument is out of its range, or B / num_hosts is odd with MixUp, which mixes pairs.
+        ImportError: if `augment` needs keras-cv and it is missing.
 
     Example:
         >>> batches = train_batches(open_dataset("digits").train, batch_size=5, image_size=(16, 24))
@@ -71,6 +78,10 @@ def train_batches(
     if crop_area is not None:
         crop_area = check_range("crop_area", crop_area, largest=1.0)
     aspect_ratio = check_range("aspect_ratio", aspect_ratio)
+    augmentation = find_augmentation(augment)
+    if augmentation.mixup and share.size % 2:
+        raise ValueError(f"batch_size / num_hosts must be even with MixUp, received {share.size}.")
+    operate = RandAugment(augmentation.layers, augmentation.magnitude) if augmentation.layers else None
 
     def prepare(index, record):
         crop_seed, flip_seed = example_seeds(seed, index)
@@ -81,8 +92,19 @@ def train_batches(
         image = resize(image, size)
         if flip:
             image = tf.image.stateless_random_flip_left_right(image, flip_seed)
+        if operate is not None:
+            image = operate(tf.round(image), operation_seed(seed, index))
         return preprocess_input(image), record["label"]
+
+    def mix(step, batch):
+        images, labels = batch
+        classes = len(image_set.class_names)
+        return mix_up(images, tf.one_hot(labels, classes), batch_seed(seed, step), augmentation.mixup)
 
     records = image_set.shuffled_records(seed, start_step, share)
     examples = records.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return in_order(examples.batch(share.size, drop_remainder=True), share)
+    batches = examples.batch(share.size, drop_remainder=True)
+    if augmentation.mixup:
+        steps = tf.data.Dataset.range(start_step, FOREVER)
+        batches = tf.data.Dataset.zip(steps, batches).map(mix, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return in_order(batches, share)
