@@ -15,7 +15,7 @@ from vitkeras.data import open_dataset, raw_images
 )
 def test_unknown_sources_list_the_known_ones(spec):
     with pytest.raises(
-        ValueError, match="data must be folder:PATH, csv:PATH, tfds:NAME, mock:HxWxK or digits, received"
+        ValueError, match="data must be folder:PATH, csv:PATH, tfds:NAME, tfrecord:GLOB, mock:HxWxK or digits, received"
     ) as error:
         open_dataset(spec)
     assert repr(spec) in str(error.value)

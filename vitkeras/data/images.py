@@ -64,6 +64,22 @@ def inspect(encoded):
         return not (image.format in ("JPEG", "MPO") and image.mode in ("RGB", "L") and _huffman_coded(encoded))
 
 
+def stored_fault(encoded):
+    """Why `decode_stored` can't read an image, or reads it otherwise than Pillow: str, or None for a good one.
+
+    Args:
+        encoded: bytes.
+    """
+    try:
+        with _open(encoded) as image:
+            kind = "JPEG" if image.format == "MPO" else image.format
+        if kind not in ("JPEG", "PNG", "BMP", "GIF"):
+            return f"{kind} in a record; JPEG, PNG, BMP and GIF are read there"
+        return "JPEG that is not Huffman-coded RGB or grey" if inspect(encoded) and kind == "JPEG" else None
+    except Exception as error:  # damaged images raise anything; the reason is reported with the record's place
+        return f"{type(error).__name__}: {error}"
+
+
 def _open(encoded):
     if not encoded:
         raise ValueError("the file is empty")

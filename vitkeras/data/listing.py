@@ -51,12 +51,8 @@ def checked(source, parts, on_bad_image, root):
     paths = np.concatenate([part.paths for part in parts])
     needs_pillow, reasons = check_images(paths.tolist())
     bad = [(path, reason) for path, reason in zip(paths.tolist(), reasons) if reason]
-    if bad:
-        named = some([f"{os.path.relpath(path, root)} ({reason})" for path, reason in bad], separator="; ")
-        count = f"{len(bad)} of {len(paths)} images of {source}"
-        if on_bad_image == "refuse":
-            raise ValueError(f"{count} cannot be read; repair or remove them, or skip bad images: {named}.")
-        warnings.warn(f"{count} cannot be read and are skipped: {named}.", stacklevel=5)
+    named = [(os.path.relpath(path, root), reason) for path, reason in bad]
+    report_bad(source, named, len(paths), on_bad_image, depth=6)
     good = np.array([reason is None for reason in reasons])
     borders = np.cumsum([len(part.paths) for part in parts])[:-1]
     good_parts = []
@@ -68,6 +64,17 @@ def checked(source, parts, on_bad_image, root):
             raise ValueError(f"{part.source} has no readable image of {some(emptied)}.")
         good_parts.append(left)
     return good_parts
+
+
+def report_bad(source, bad, total, on_bad_image, depth=5):
+    """Refuses or warns of the (name, reason) pairs in `bad`; the warning points `depth` calls up."""
+    if not bad:
+        return
+    named = some([f"{name} ({reason})" for name, reason in bad], separator="; ")
+    count = f"{len(bad)} of {total} images of {source}"
+    if on_bad_image == "refuse":
+        raise ValueError(f"{count} cannot be read; repair or remove them, or skip bad images: {named}.")
+    warnings.warn(f"{count} cannot be read and are skipped: {named}.", stacklevel=depth)
 
 
 def split_listing(listing, test_fraction, seed):

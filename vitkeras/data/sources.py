@@ -1,6 +1,7 @@
 """From a short text to a training part and a held-out part."""
 
 import numbers
+import re
 from dataclasses import replace
 
 from vitkeras.data.csv_list import open_csv
@@ -8,6 +9,7 @@ from vitkeras.data.digits import open_digits
 from vitkeras.data.folder import open_folder
 from vitkeras.data.mock import open_mock
 from vitkeras.data.tfds_source import open_tfds
+from vitkeras.data.tfrecord_source import open_tfrecord
 
 BAD_IMAGE_RULES = ("refuse", "skip")
 
@@ -29,6 +31,13 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
         * `tfds:NAME`: a TensorFlow Datasets name with `image` and `label` features, prepared (and downloaded)
           where TFDS keeps its data; `TFDS_DATA_DIR` moves that. The held-out part is `test`, else `validation`,
           else the last records of `train`.
+        * `tfrecord:GLOB`: files of `tf.train.Example`s in ImageNet's usual layout, `image/encoded`,
+          `image/class/label` and perhaps `image/class/text`. Class names come from `classes.txt` or `labels.txt`
+          beside them, else from the texts. Files named test*, val* or validation* beside train* are held out, else
+          the last records. All records are read once on opening, to count them and to check labels and images; those
+          that cannot be read are named by file and place. Options after a question mark, `tfrecord:GLOB?first=1`:
+          `image`, `label`, `text` (features), `first` (label of the first class), `classes` (names file), `test`
+          (glob of held-out files), `check=false` (leaves the images undecoded on opening).
         * `digits`: the 1,797 handwritten digits that come with scikit-learn, 8x8 pixels, with a fixed stratified
           split of 1,437 and 360. No download.
         * `mock:HxWxK`: 64 and 16 made-up images of H x W pixels and K classes, always the same, to try a recipe out.
@@ -93,6 +102,18 @@ def _open(spec, on_bad_image, test_fraction, seed):
         return open_csv(rest, on_bad_image, test_fraction, seed)
     if scheme == "tfds" and rest:
         return open_tfds(rest, test_fraction)
+    if scheme == "tfrecord" and rest:
+        return open_tfrecord(*_with_options(rest), on_bad_image, test_fraction)
     if scheme == "mock" and rest:
         return open_mock(rest)
-    raise ValueError(f"data must be folder:PATH, csv:PATH, tfds:NAME, mock:HxWxK or digits, received {spec!r}.")
+    raise ValueError(
+        f"data must be folder:PATH, csv:PATH, tfds:NAME, tfrecord:GLOB, mock:HxWxK or digits, received {spec!r}."
+    )
+
+
+def _with_options(text):
+    """("PATH", {"a": "b"}) of "PATH?a=b&c=d"; a question mark without options after it belongs to the path."""
+    match = re.fullmatch(r"(.+?)\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)", text)
+    if match is None:
+        return text, {}
+    return match[1], dict(pair.split("=", 1) for pair in match[2].split("&"))
