@@ -26,7 +26,7 @@ def make_set(tmp_path, monkeypatch):
     registered = tfds.core.registered._DATASET_REGISTRY
     before = dict(registered)
 
-    def make(sizes, changes=None, unlabelled=()):
+    def make(sizes, changes=None, unlabelled=(), more=lambda k: {}):
         features = {
             "image": tfds.features.Image(shape=(None, None, 3)),
             "label": tfds.features.ClassLabel(names=NAMES),
@@ -36,7 +36,7 @@ def make_set(tmp_path, monkeypatch):
         features = {key: feature for key, feature in features.items() if feature is not None}
 
         def example(k, split):
-            example = {"label": -1 if split in unlabelled else k % 3, "comment": "x"}
+            example = {"label": -1 if split in unlabelled else k % 3, "comment": "x", **more(k)}
             if "image" in features:
                 channels, kind = features["image"].shape[-1], np.dtype(features["image"].np_dtype)
                 example["image"] = np.full((5 + k % 3, 7, channels), 7 * k, kind)
@@ -191,3 +191,29 @@ def test_the_shuffle_buffer_must_hold_something():
 
     with pytest.raises(ValueError, match="shuffle_buffer must be at least 1, received 0"):
         StreamSet("none", NAMES, 3, None, shuffle_buffer=0)
+
+
+def test_other_features_and_splits(make_set):
+    plain = make_set({"train": 13, "test": 5, "validation": 4})
+    splits = open_dataset(f"tfds:{plain}?train=train[:5]+validation[:2]&test=train[80%:]")
+    assert (splits.train.num_examples, splits.test.num_examples) == (7, 3)
+    rest, held_out = splits.train.hold_out(0.3, seed=0)
+    numbers = [sorted(which(take(eval_batches(part, 7, 4), 1)[0][0][: part.num_examples])) for part in (rest, held_out)]
+    whole = sorted(which(take(eval_batches(splits.train, 7, 4), 1)[0][0]))
+    assert sorted(numbers[0] + numbers[1]) == whole and len(numbers[1]) == 2
+    with pytest.raises(ValueError, match=r"must have features picture and kind, received .*: picture and kind missing"):
+        open_dataset(f"tfds:{plain}?image=picture&label=kind")
+    with pytest.raises(ValueError, match="must have one of at least 2 classes as feature comment, received Text"):
+        open_dataset(f"tfds:{plain}?label=comment")
+    with pytest.raises(ValueError, match="takes the options image, label, train, test, received split"):
+        open_dataset(f"tfds:{plain}?split=train")
+    with pytest.raises(ValueError, match="must have a split 'dev', received none"):
+        open_dataset(f"tfds:{plain}?test=dev")
+
+
+def test_a_label_of_another_name(make_set):
+    kind = tfds.features.ClassLabel(names=["even", "odd"])
+    name = make_set({"train": 7, "test": 4}, {"kind": kind}, more=lambda k: {"kind": k % 2})
+    splits = open_dataset(f"tfds:{name}?label=kind")
+    images, labels, _ = take(eval_batches(splits.test, 4, 4), 1)[0]
+    assert splits.class_names == ("even", "odd") and labels.tolist() == [k % 2 for k in which(images)]

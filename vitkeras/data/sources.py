@@ -30,7 +30,8 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
           beside it. Every row that cannot be used is named by its line; images are treated as those of folders.
         * `tfds:NAME`: a TensorFlow Datasets name with `image` and `label` features, prepared (and downloaded)
           where TFDS keeps its data; `TFDS_DATA_DIR` moves that. The held-out part is `test`, else `validation`,
-          else the last records of `train`.
+          else the last records of `train`. `tfds:NAME?label=KEY` takes another feature with classes as label, and so
+          does `image`; `train` and `test` name splits in TFDS' notation: `?train=train[:80%]&test=train[80%:]`.
         * `tfrecord:GLOB`: files of `tf.train.Example`s in ImageNet's usual layout, `image/encoded`,
           `image/class/label` and perhaps `image/class/text`. Class names come from `classes.txt` or `labels.txt`
           beside them, else from the texts. Files named test*, val* or validation* beside train* are held out, else
@@ -80,7 +81,7 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
         raise ValueError(f"dev_fraction must be at least 0 and below 1, received {dev_fraction!r}.")
     if limit is not None and (not isinstance(limit, numbers.Integral) or limit < 2):
         raise ValueError(f"limit must be an integer >= 2 or None, received {limit!r}.")
-    splits = _open(spec, on_bad_image, test_fraction, seed)
+    splits = replace(_open(spec, on_bad_image, test_fraction, seed), name=spec)
     train = splits.train
     if limit is not None:
         if limit > train.num_examples:
@@ -101,7 +102,8 @@ def _open(spec, on_bad_image, test_fraction, seed):
     if scheme == "csv" and rest:
         return open_csv(rest, on_bad_image, test_fraction, seed)
     if scheme == "tfds" and rest:
-        return open_tfds(rest, test_fraction)
+        name, options = _with_options(rest)
+        return open_tfds(name, test_fraction, options)
     if scheme == "tfrecord" and rest:
         return open_tfrecord(*_with_options(rest), on_bad_image, test_fraction)
     if scheme == "mock" and rest:

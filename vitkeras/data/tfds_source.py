@@ -1,19 +1,25 @@
 """Image classification sets of TensorFlow Datasets."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from vitkeras._optional import require
 from vitkeras.data.image_set import DatasetSplits
 from vitkeras.data.stream_set import StreamSet
 
+OPTIONS = {"image": "image", "label": "label", "train": "train", "test": None}
 
-def open_tfds(name, test_fraction=0.2):
-    """Opens (and on first use prepares) a TFDS data set with `image` and `label` features.
+
+def open_tfds(name, test_fraction=0.2, options=None):
+    """Opens (and on first use prepares) a TFDS data set with an image and a class as features.
 
     Args:
         name: str, as `tfds.builder` takes it: `name`, `name/config` or `name/config:version`.
         test_fraction: float in (0, 1), used where there is neither `test` nor `validation`: the last records of
             `train` are held out.
+        options: dict of str, any of `OPTIONS`: names of the features `image` and `label`, and the splits `train` and
+            `test` in TFDS' notation, such as `train[:800]+validation[:200]`.
 
     Returns:
         `DatasetSplits`. Images are decoded while reading; `ImageSet.labels` is None.
@@ -27,6 +33,10 @@ def open_tfds(name, test_fraction=0.2):
         >>> open_tfds("cifar10").class_names[:2]                             # doctest: +SKIP
         ('airplane', 'automobile')
     """
+    given = {**OPTIONS, **(options or {})}
+    unknown = sorted(set(given) - set(OPTIONS))
+    if unknown:
+        raise ValueError(f"data tfds:{name} takes the options {', '.join(OPTIONS)}, received {', '.join(unknown)}.")
     tfds = require("tensorflow_datasets", "tensorflow-datasets", f"data tfds:{name}")
     try:
         builder = tfds.builder(name)
@@ -35,62 +45,85 @@ def open_tfds(name, test_fraction=0.2):
         raise ValueError(
             f"data tfds:NAME must name a TensorFlow Datasets set, received {name!r} ({reason})."
         ) from error
-    class_names = _class_names(tfds, name, builder.info.features)
+    source = _Source(tfds, name, builder, given["image"], given["label"])
+    class_names = source.class_names()
     builder.download_and_prepare()
-    sets = _sets(tfds, name, builder, class_names, test_fraction)
+    sets = _sets(source, class_names, given["train"], given["test"], test_fraction)
     return DatasetSplits(*sets, class_names, f"tfds:{name}")
 
 
-def _class_names(tfds, name, features):
-    """Checks that the features are those of image classification."""
-    missing = [key for key in ("image", "label") if key not in features]
-    if missing:
-        raise ValueError(
-            f"data tfds:{name} must have features image and label, received {sorted(features)}: "
-            f"{' and '.join(missing)} missing."
-        )
-    image, label = features["image"], features["label"]
-    if not isinstance(image, tfds.features.Image) or np.dtype(image.np_dtype) != "uint8":
-        raise ValueError(f"data tfds:{name} must have 8-bit images as feature image, received {image!r}.")
-    if not isinstance(label, tfds.features.ClassLabel) or label.num_classes < 2:
-        raise ValueError(f"data tfds:{name} must have one of at least 2 classes as feature label, received {label!r}.")
-    return tuple(label.names)
-
-
-def _sets(tfds, name, builder, class_names, test_fraction):
+def _sets(source, class_names, train, test, test_fraction):
     """The training and the held-out part."""
-    splits = builder.info.splits
-    if "train" not in splits:
+    name, splits = source.name, source.builder.info.splits
+    if train == "train" and "train" not in splits:
         raise ValueError(f"data tfds:{name} must have a split train, received {sorted(splits)}.")
-    train = _stream(tfds, builder, "train", f"tfds:{name} (train)", class_names)
-    present = [split for split in ("test", "validation") if split in splits]
+    training = source.stream(train, class_names)
+    present = [test] if test else [split for split in ("test", "validation") if split in splits]
     for split in present:
+        held_out = source.stream(split, class_names)
         # Competition sets publish their test images with label -1.
-        first = next(iter(_read(tfds, builder, split).take(1)), None)
+        first = next(iter(source.read(split).take(1)), None)
         if first is not None and int(first["label"]) >= 0:
-            return train, _stream(tfds, builder, split, f"tfds:{name} ({split})", class_names)
+            return training, held_out
     if present:
         raise ValueError(f"data tfds:{name} must have a held-out split with labels, received none in {present}.")
-    return train.hold_out(test_fraction, seed=0)
+    return training.hold_out(test_fraction, seed=0)
 
 
-def _stream(tfds, builder, split, name, class_names):
-    num_examples = int(_read(tfds, builder, split).cardinality())  # also right inside tfds.testing.mock_data
-    if num_examples < 0:  # unknown
-        num_examples = builder.info.splits[split].num_examples
+@dataclass(frozen=True)
+class _Source:
+    """A builder, and the names of the features that are read."""
 
-    def make_records(start, stop):
-        # A slice is read without what lies before it.
-        part = split if (start, stop) == (0, num_examples) else f"{split}[{start}:{stop}]"
-        return _read(tfds, builder, part)
+    tfds: object
+    name: str
+    builder: object
+    image: str
+    label: str
 
-    return StreamSet(name, class_names, num_examples, make_records)
+    def class_names(self):
+        """Checks that the features are those of image classification."""
+        tfds, name, features = self.tfds, self.name, self.builder.info.features
+        missing = [key for key in (self.image, self.label) if key not in features]
+        if missing:
+            raise ValueError(
+                f"data tfds:{name} must have features {self.image} and {self.label}, received {sorted(features)}: "
+                f"{' and '.join(missing)} missing."
+            )
+        image, label = features[self.image], features[self.label]
+        if not isinstance(image, tfds.features.Image) or np.dtype(image.np_dtype) != "uint8":
+            raise ValueError(f"data tfds:{name} must have 8-bit images as feature {self.image}, received {image!r}.")
+        if not isinstance(label, tfds.features.ClassLabel) or label.num_classes < 2:
+            raise ValueError(
+                f"data tfds:{name} must have one of at least 2 classes as feature {self.label}, received {label!r}."
+            )
+        return tuple(label.names)
 
+    def stream(self, split, class_names):
+        """The `StreamSet` of a split."""
+        try:
+            # Also right inside tfds.testing.mock_data.
+            num_examples = int(self.read(split).cardinality())
+        except (ValueError, AssertionError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ValueError(f"data tfds:{self.name} must have a split {split!r}, received none ({reason}).") from error
+        if num_examples < 0:  # unknown
+            num_examples = self.builder.info.splits[split].num_examples
 
-def _read(tfds, builder, split):
-    """The records of a split in a fixed order: encoded images with labels, whatever other features there are."""
-    decoders = tfds.decode.PartialDecoding(
-        {"image": True, "label": True}, decoders={"image": tfds.decode.SkipDecoding()}
-    )
-    config = tfds.ReadConfig(try_autocache=False)
-    return builder.as_dataset(split=split, shuffle_files=False, decoders=decoders, read_config=config)
+        def make_records(start, stop):
+            if (start, stop) == (0, num_examples):
+                return self.read(split)
+            if split in self.builder.info.splits:  # a slice is read without what lies before it
+                return self.read(f"{split}[{start}:{stop}]")
+            return self.read(split).skip(start).take(stop - start)
+
+        return StreamSet(f"tfds:{self.name} ({split})", class_names, num_examples, make_records)
+
+    def read(self, split):
+        """The records of a split in a fixed order: encoded images with labels, whatever other features there are."""
+        tfds = self.tfds
+        decoders = tfds.decode.PartialDecoding(
+            {self.image: True, self.label: True}, decoders={self.image: tfds.decode.SkipDecoding()}
+        )
+        config = tfds.ReadConfig(try_autocache=False)
+        records = self.builder.as_dataset(split=split, shuffle_files=False, decoders=decoders, read_config=config)
+        return records.map(lambda record: {"image": record[self.image], "label": record[self.label]})
