@@ -191,6 +191,11 @@ class FileSet(IndexedSet):
         """Tuple of n str."""
         return tuple(os.fsdecode(path) for path in self._columns["path"])
 
+    @property
+    def num_for_pillow(self):
+        """int, how many of the files need Pillow."""
+        return int(self._columns["needs_pillow"].sum())
+
     def image(self, record):
         encoded = tf.io.read_file(record["path"])
         return self._choose(record, lambda: pillow_image(encoded), lambda: decode_jpeg(encoded))

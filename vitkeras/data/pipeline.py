@@ -7,9 +7,9 @@ from vitkeras._tensorflow import tf
 from vitkeras.data.arguments import check_count, check_range, image_size_pair
 from vitkeras.data.augment import batch_seed, draw_crop, example_seeds, find_augmentation, mix_up, operation_seed
 from vitkeras.data.evaluation import in_order
-from vitkeras.data.image_set import FOREVER
 from vitkeras.data.randaugment import RandAugment
 from vitkeras.data.resizing import resize
+from vitkeras.data.service import check_servable, read_service, service_addresses
 from vitkeras.data.shares import Share
 from vitkeras.preprocessing import preprocess_input
 
@@ -26,6 +26,7 @@ def train_batches(
     augment="none",
     num_hosts=1,
     host=0,
+    service=None,
 ):
     """Endless training batches, a pure function of (seed, step).
 
@@ -57,13 +58,18 @@ def train_batches(
             RandAugment and MixUp (arXiv 2106.10270), or an `Augmentation`. RandAugment needs keras-cv.
         num_hosts: int >= 1, a divisor of B. Default 1.
         host: int in 0...num_hosts - 1. Default 0.
+        service: None (default), or addresses of tf.data service dispatchers, `"grpc://host:5050"` or several as a
+            sequence or with commas, which read and decode instead of this host, each with exactly one worker. They
+            must see the files under the same paths. The batches are the same ones in the same order. Iterators of
+            the service cannot be saved in a checkpoint, nor need they: `start_step` continues a run.
 
     Returns:
         Endless `tf.data.Dataset` of (images float32 (B / num_hosts, H, W, 3), labels int32 (B / num_hosts,)); with
         MixUp, labels float32 (B / num_hosts, K), a distribution over the classes.
 
     Raises:
-        ValueError: if an argument is out of its range, or B / num_hosts is odd with MixUp, which mixes pairs.
+        ValueError: if an argument is out of its range, or B / num_hosts is odd with MixUp, which mixes pairs; or
+            for a `service` and a set with images that need Pillow, which a service worker does not have.
         ImportError: if `augment` needs keras-cv and it is missing.
 
     Example:
@@ -99,12 +105,22 @@ def train_batches(
     def mix(step, batch):
         images, labels = batch
         classes = len(image_set.class_names)
-        return mix_up(images, tf.one_hot(labels, classes), batch_seed(seed, step), augmentation.mixup)
+        return step, mix_up(images, tf.one_hot(labels, classes), batch_seed(seed, step), augmentation.mixup)
 
-    records = image_set.shuffled_records(seed, start_step, share)
-    examples = records.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    batches = examples.batch(share.size, drop_remainder=True)
-    if augmentation.mixup:
-        steps = tf.data.Dataset.range(start_step, FOREVER)
-        batches = tf.data.Dataset.zip(steps, batches).map(mix, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return in_order(batches, share)
+    def numbered(share):
+        records = image_set.shuffled_records(seed, start_step, share)
+        examples = records.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        batches = tf.data.Dataset.zip(share.steps(start_step), examples.batch(share.size, drop_remainder=True))
+        if augmentation.mixup:
+            batches = batches.map(mix, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return batches
+
+    if service is None:
+        return in_order(numbered(share).map(lambda step, batch: batch), share)
+    addresses = service_addresses(service)
+    check_servable(image_set)
+
+    def stream(streams, number):
+        return in_order(numbered(Share(batch_size, num_hosts, host, streams, number)), share)
+
+    return in_order(read_service(stream, addresses, start_step), share)

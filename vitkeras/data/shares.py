@@ -6,7 +6,9 @@ the batch.
 
 from dataclasses import dataclass
 
+from vitkeras._tensorflow import tf
 from vitkeras.data.arguments import check_count
+from vitkeras.data.image_set import FOREVER
 
 
 @dataclass(frozen=True)
@@ -70,3 +72,8 @@ class Share:
         if self.streams > 1:
             batches = batches.shard(self.streams, (self.stream - first_batch) % self.streams)
         return batches.map(lambda *parts: tuple(part[begin : begin + self.size] for part in parts)).unbatch()
+
+    def steps(self, first_batch):
+        """The numbers of the share's batches from `first_batch` on, an endless `tf.data.Dataset` of int64."""
+        ahead = (self.stream - first_batch) % self.streams
+        return tf.data.Dataset.range(first_batch + ahead, FOREVER, self.streams)
