@@ -3,8 +3,9 @@
     python benchmarks/input_pipeline.py [--photos FOLDER --rounds 5 --images 400 --json out.json]
 
 The pictures are 500 x 375 JPEGs of about 104 KB, ImageNet's mean, in a temporary folder: photos of FOLDER (any image
-folder) enlarged, or made-up ones, with the quality chosen for that size. The process keeps to one core. Rounds
-interleave the rows, and the medians of the per-round ratios are printed:
+folder) enlarged, or made-up ones, with the quality chosen for that size. The process keeps to one core and counts its
+own processor time, all threads together, which a busy machine disturbs less than the clock. Rounds interleave the
+rows, and the medians of the per-round ratios are printed:
 
     bare         read, draw a crop, `decode_and_crop_jpeg` with TensorFlow's default transform, nothing else
     reference    bare, then bilinear resize to 224, mirror and scaling: what a script would write
@@ -119,14 +120,14 @@ def rows(root):
 
 
 def measure(dataset, size, images):
-    """Images a second; the iterator lives here only, or its reading ahead would disturb the other rows."""
+    """Images a second of processor time. The iterator lives here only: its reading ahead would disturb other rows."""
     count = max(1, images // size)
     iterator = iter(dataset)
     next(iterator)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(count):
         next(iterator)
-    return count * size / (time.perf_counter() - start)
+    return count * size / (time.process_time() - start)
 
 
 def main():
