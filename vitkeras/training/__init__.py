@@ -2,20 +2,29 @@
 
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
 from vitkeras.training.devices import make_strategy
+from vitkeras.training.checkpointing import Checkpointer, CheckpointError
 from vitkeras.training.engine import Engine, TrainingError
+from vitkeras.training.interrupt import StopSignal
 from vitkeras.training.logs import RunLog
+from vitkeras.training.loop import Outcome, resume, train
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer
 from vitkeras.training.schedules import WarmupDecay
 from vitkeras.training.tasks import Classification
 
 __all__ = [
     "AdamW",
+    "CheckpointError",
+    "Checkpointer",
     "Classification",
     "Engine",
     "MomentumSGD",
+    "Outcome",
     "RunLog",
+    "StopSignal",
     "TrainingError",
     "WarmupDecay",
     "make_optimizer",
     "make_strategy",
+    "resume",
+    "train",
 ]

@@ -2,13 +2,15 @@
 
 import csv
 import os
+import shutil
 import sys
 import time
 
 from vitkeras._optional import require
 from vitkeras._tensorflow import tf
 
-COLUMNS = ("step", "split", "loss", "accuracy", "learning_rate", "images_per_second", "seconds")
+SCALARS = ("loss", "accuracy", "learning_rate", "images_per_second")
+COLUMNS = ("step", "split", *SCALARS, "seconds")
 
 
 class RunLog:
@@ -16,11 +18,15 @@ class RunLog:
 
     On a terminal a progress bar is shown; elsewhere one line for every `train` call.
 
+    A run that goes on from a checkpoint continues its log: rows after `start_step`, which a dead process wrote and this
+    one will write again, are dropped, and TensorBoard's file is written anew from the rows that stay.
+
     Args:
         folder: str, existing folder; gets `log.csv` and `tensorboard/`.
         total_steps: int >= 1.
         batch_size: int, images in a step, for images per second.
         stream: text stream, default `sys.stderr`.
+        start_step: int >= 0, updates done before; with 0 (default) a log that is there is replaced.
 
     Example:
         >>> with RunLog("run", total_steps=100, batch_size=32) as log:      # doctest: +SKIP
@@ -28,22 +34,35 @@ class RunLog:
         ...     log.evaluation(10, loss=2.2, accuracy=0.2)
     """
 
-    def __init__(self, folder, total_steps, batch_size, stream=None):
+    def __init__(self, folder, total_steps, batch_size, stream=None, start_step=0):
         tqdm = require("tqdm", "tqdm", "a training run's progress bar")
         require("tensorboard", "TensorBoard", "a training run's TensorBoard log")
         self.stream = stream or sys.stderr
         self.batch_size = batch_size
         self.total_steps = total_steps
-        self._start = self._last_time = time.perf_counter()
-        self._last_step = 0
-        self._file = open(os.path.join(folder, "log.csv"), "w", newline="", encoding="utf-8")
+        path = os.path.join(folder, "log.csv")
+        rows = _rows_up_to(path, start_step)
+        _write_rows(path, rows)
+        self._last_time = time.perf_counter()
+        self._start = self._last_time - (float(rows[-1]["seconds"]) if rows else 0.0)
+        self._last_step = start_step
+        self._file = open(path, "a", newline="", encoding="utf-8")
         self._csv = csv.DictWriter(self._file, COLUMNS)
-        self._csv.writeheader()
-        self._writer = tf.summary.create_file_writer(os.path.join(folder, "tensorboard"))
-        terminal = self.stream.isatty()
+        boards = os.path.join(folder, "tensorboard")
+        if os.path.isdir(boards):
+            shutil.rmtree(boards)
+        self._writer = tf.summary.create_file_writer(boards)
         self._bar = tqdm.tqdm(
-            total=total_steps, file=self.stream, unit="step", disable=not terminal, dynamic_ncols=True
+            total=total_steps,
+            initial=start_step,
+            file=self.stream,
+            unit="step",
+            disable=not self.stream.isatty(),
+            dynamic_ncols=True,
         )
+        for row in rows:
+            values = {key: float(row[key]) for key in SCALARS if row[key]}
+            self._scalars(row["split"], int(row["step"]), values)
 
     def train(self, step, loss, accuracy, learning_rate):
         """Records means over the steps since the last call, up to and including `step`."""
@@ -79,8 +98,11 @@ class RunLog:
         row = {"step": step, "split": split, "loss": loss, "accuracy": accuracy, "seconds": round(seconds, 2), **more}
         self._csv.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
         self._file.flush()
+        self._scalars(split, step, {"loss": loss, "accuracy": accuracy, **more})
+
+    def _scalars(self, split, step, values):
         with self._writer.as_default():
-            for key, value in {"loss": loss, "accuracy": accuracy, **more}.items():
+            for key, value in values.items():
                 tf.summary.scalar(f"{split}/{key}", value, step=step)
         self._writer.flush()
 
@@ -95,6 +117,23 @@ class RunLog:
 
     def __exit__(self, *_):
         self.close()
+
+
+def _rows_up_to(path, step):
+    """The whole rows of a log up to and including `step`; a dead process may have left half a row at the end."""
+    if not step or not os.path.exists(path):
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["seconds"]]
+    return [row for row in rows if int(row["step"]) <= step]
+
+
+def _write_rows(path, rows):
+    with open(path + ".part", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(path + ".part", path)
 
 
 def read_log(path):
