@@ -5,10 +5,17 @@ import difflib
 import inspect
 import json
 import os
+import shlex
 import sys
+import tempfile
 import traceback
 
-from .config import as_dict, override
+from .override import as_dict, override
+from .runner import Stopped
+from .smoke import smoke
+from .workdir import FINISHED, open_workdir, read_json
+
+DEVICES = ("auto", "cpu", "gpu", "tpu", "multiworker")
 
 
 def parser(description, configs):
@@ -22,20 +29,27 @@ def parser(description, configs):
     Returns:
         An `argparse.ArgumentParser`.
     """
-    lines = [f"  {name:14s} {inspect.getdoc(function).splitlines()[0]}" for name, function in configs.items()]
+    width = max(map(len, configs)) + 1
+    lines = [f"  {name:{width}s} {inspect.getdoc(function).splitlines()[0]}" for name, function in configs.items()]
     parse = argparse.ArgumentParser(
         description=description,
         epilog="configurations:\n" + "\n".join(lines),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parse.add_argument("--config", required=True, metavar="NAME", help="a configuration of the list below")
-    parse.add_argument("--workdir", metavar="DIR", help="folder of the run's results; made if it isn't there")
-    parse.add_argument("--data", metavar="SPEC", help="folder:PATH, tfds:NAME or digits (data.spec)")
+    parse.add_argument(
+        "--workdir",
+        metavar="DIR",
+        help="folder of the run's results; the same command again goes on from what is there",
+    )
+    parse.add_argument("--data", metavar="SPEC", help="folder:PATH, tfds:NAME, digits, ... (data.spec)")
     parse.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override, such as train.epochs=5"
     )
+    parse.add_argument("--device", choices=DEVICES, default="auto", help="what to compute on (default: auto)")
+    parse.add_argument("--smoke", action="store_true", help="two steps on made-up images with a toy model")
     parse.add_argument("--dump-config", action="store_true", help="print the resolved configuration as JSON and stop")
-    parse.add_argument("--overwrite", action="store_true", help="reuse a workdir that holds another run")
+    parse.add_argument("--overwrite", action="store_true", help="remove another run's files from the workdir")
     parse.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parse
 
@@ -63,38 +77,73 @@ def resolve(arguments, configs, shortcuts):
     return override(config, given + arguments.set)
 
 
-def prepare_workdir(folder, config, overwrite=False):
-    """Makes the run's folder and writes `config.json` (configuration, command, versions) into it.
+def launch(recipe, parse, configs, shortcuts, execute, argv):
+    """What every training recipe does with its command line.
 
-    Raises:
-        ValueError: if no folder is given, or it holds another run and `overwrite` is False.
+    Args:
+        recipe: str, its name.
+        parse: `argparse.ArgumentParser` from `parser`.
+        configs, shortcuts: as in `resolve`.
+        execute: function (config, workdir, arguments) -> dict of metrics, called unless the run is finished.
+        argv: list of str.
     """
-    if not folder:
-        raise ValueError("--workdir is needed: the folder for the run's results.")
-    path = os.path.join(folder, "config.json")
-    if os.path.exists(path) and not overwrite:
-        raise ValueError(f"--workdir {folder} holds another run; choose another folder, or add --overwrite.")
-    os.makedirs(folder, exist_ok=True)
-    write_json(path, {"config": as_dict(config), "command": " ".join(sys.argv), "versions": _versions()})
+    arguments = parse.parse_args(argv)
+    config = resolve(arguments, configs, shortcuts)
+    if arguments.smoke:
+        config, replaced = smoke(config)
+    if arguments.dump_config:
+        print(json.dumps(as_dict(config), indent=1))
+        return
+    if not config.data.spec and recipe != "vtab":
+        raise ValueError("--data is needed: folder:PATH, tfds:NAME, digits or another data set.")
+    if not arguments.smoke:
+        _run(recipe, config, arguments.workdir, arguments, execute, argv)
+        return
+    print(f"smoke: {'; '.join(replaced)}.", file=sys.stderr)
+    if arguments.workdir:
+        _run(recipe, config, arguments.workdir, arguments, execute, argv)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _run(recipe, config, folder, arguments, execute, argv)
+    print("smoke: passed; its results are removed, add --workdir to keep them.")
 
 
-def write_json(path, values):
-    """Writes JSON under a temporary name and moves it into place."""
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        json.dump(values, file, indent=1, ensure_ascii=False)
-        file.write("\n")
-    os.replace(path + ".part", path)
+def _run(recipe, config, workdir, arguments, execute, argv):
+    if open_workdir(workdir, recipe, config, arguments.overwrite) == FINISHED:
+        metrics = read_json(os.path.join(workdir, "metrics.json"))
+        print(f"this run is finished: {summary(metrics)}; its results are in {workdir}")
+        return
+    try:
+        metrics = execute(config, workdir, arguments)
+    except Stopped as stopped:
+        again = shlex.join(["python", "-m", f"{__package__}.{recipe}", *(a for a in argv if a != "--overwrite")])
+        raise Stopped(f"{stopped}; the same command goes on from there: {again}") from None
+    written = [name for name in ("model.keras", "classes.txt", "metrics.json", "log.csv", "curve.png")]
+    found = [name for name in [*written, "sweep.json", "vtab.json"] if os.path.exists(os.path.join(workdir, name))]
+    print(f"{summary(metrics)}; {', '.join(found[:-1])} and {found[-1]} are in {workdir}")
+
+
+def summary(metrics):
+    """The accuracy of a run in a few words."""
+    if "accuracy" not in metrics:
+        return f"mean accuracy {100 * metrics['mean']:.2f} %" if metrics.get("mean") is not None else "no mean accuracy"
+    split = list(metrics["splits"])[-1] if "splits" in metrics else "test"
+    return f"{split} accuracy {100 * metrics['accuracy']:.2f} % of {metrics['count']} images"
 
 
 def run(function, argv=None):
     """Calls `function(argv)` and turns its errors into one sentence and an exit code.
 
     Returns:
-        int: 0; 2 for bad input; 1 for a run that could not go on; 130 when interrupted.
+        int: 0, also for a run that a signal stopped after saving; 2 for bad input; 1 for a run that could not go on;
+        130 when interrupted twice.
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
         function(arguments)
+        return 0
+    except Stopped as stopped:
+        print(stopped)
         return 0
     except KeyboardInterrupt:
         print("interrupted.", file=sys.stderr)
@@ -105,16 +154,3 @@ def run(function, argv=None):
         else:
             print(f"error: {error}", file=sys.stderr)
         return 1 if isinstance(error, RuntimeError) else 2
-
-
-def _versions():
-    import keras
-    import numpy
-
-    import vitkeras
-
-    versions = {"vitkeras": vitkeras.__version__, "keras": keras.__version__, "numpy": numpy.__version__}
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is not None:
-        versions["tensorflow"] = tensorflow.__version__
-    return {**versions, "python": sys.version.split()[0]}

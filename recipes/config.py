@@ -1,11 +1,23 @@
-"""The parts that a recipe's configuration is made of, and typed overrides of them."""
+"""The parts that a recipe's configuration is made of."""
 
-import ast
-import dataclasses
-import difflib
-import types
-import typing
 from dataclasses import dataclass, field
+
+from .override import as_dict, override
+
+__all__ = [
+    "DataConfig",
+    "EvaluateConfig",
+    "FinetuneConfig",
+    "LossConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "PretrainConfig",
+    "SweepConfig",
+    "TrainConfig",
+    "VtabConfig",
+    "as_dict",
+    "override",
+]
 
 
 @dataclass(frozen=True)
@@ -13,20 +25,40 @@ class DataConfig:
     """Which images, and how they are prepared.
 
     Attributes:
-        spec: "folder:PATH", "tfds:NAME" or "digits".
+        spec: "folder:PATH", "tfds:NAME", "digits" or any other that `vitkeras.data.open_dataset` takes.
         image_size: (height, width) in pixels.
         crop_area: (least, most) share of the image that a training crop covers, or None for no crop.
         flip: whether training images are mirrored at random.
+        augment: RandAugment and MixUp level of AugReg: "none", "light1", "light2", "medium1", "medium2", "strong1" or
+            "strong2".
+        preprocessing: evaluation's, "resize" (the original's) or "resize_crop" (big_vision's).
         on_bad_image: "refuse" or "skip", for unreadable files of a folder.
         test_fraction: share held out when the source has no test part.
+        dev_fraction: share of the training images that a sweep selects on; they train too unless `train_part` says not.
+        train_part: "all", or "without_dev": the dev part is then evaluated instead of the test part while training, and
+            the best checkpoint is kept by it.
+        limit: int or None, train with so many images only.
+        service: address of a tf.data service that decodes, such as "grpc://host:5000", or None.
     """
 
     spec: str = ""
     image_size: tuple[int, int] = (224, 224)
     crop_area: tuple[float, float] | None = (0.05, 1.0)
     flip: bool = True
+    augment: str = "none"
+    preprocessing: str = "resize"
     on_bad_image: str = "refuse"
     test_fraction: float = 0.2
+    dev_fraction: float = 0.0
+    train_part: str = "all"
+    limit: int | None = None
+    service: str | None = None
+
+    def __post_init__(self):
+        if self.train_part not in ("all", "without_dev"):
+            raise ValueError(f"data.train_part must be 'all' or 'without_dev', received {self.train_part!r}.")
+        if self.train_part == "without_dev" and not self.dev_fraction:
+            raise ValueError("data.train_part=without_dev needs data.dev_fraction above 0, received 0.0.")
 
 
 @dataclass(frozen=True)
@@ -36,11 +68,17 @@ class ModelConfig:
     Attributes:
         variant: a name of `vitkeras.models.VARIANTS`, whose sizes the next fields may replace.
         patch_size, num_layers, hidden_dim, num_heads, mlp_dim: ints, or None for the variant's own. A family that
-            lacks one of these or of the next three, as a ResNet does, refuses anything but its default.
+            lacks one of these or of the next ones, as a ResNet does, refuses anything but its default.
         activation: "gelu_tanh" (original weights) or "gelu" (erf: timm, Hugging Face, DINO).
         classifier: "token" or "gap".
         dropout_rate: float, or None for the variant's own.
-        weights: None (random), a published name, or the path of an .npz file of the original layout.
+        stochastic_depth_rate: float, of the last block.
+        representation_size: int or None, the tanh layer before the head that the paper pre-trains with (section 3.1).
+        stage_blocks: tuple of int or None, units in each stage of a ResNet or of a hybrid's stem.
+        width_factor: float or None, of a ResNet or of a hybrid's stem.
+        head_bias: float, the head's bias at the start; -10 or -6.9 for sigmoid losses over many classes.
+        weights: None (random), a published name, or the path of a file that `load_checkpoint` takes, such as
+            `model.keras` of a pre-training run.
         weights_input: the input that the weights were trained with: "original" (-1...1) or "imagenet"
             (mean and standard deviation of ImageNet); folded into the patch embedding.
     """
@@ -54,6 +92,11 @@ class ModelConfig:
     activation: str = "gelu_tanh"
     classifier: str = "token"
     dropout_rate: float | None = 0.0
+    stochastic_depth_rate: float = 0.0
+    representation_size: int | None = None
+    stage_blocks: tuple[int, ...] | None = None
+    width_factor: float | None = None
+    head_bias: float = 0.0
     weights: str | None = None
     weights_input: str = "original"
 
@@ -82,6 +125,19 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True)
+class LossConfig:
+    """What is minimised.
+
+    Attributes:
+        name: "softmax" or "sigmoid" cross-entropy.
+        label_smoothing: float in [0, 1).
+    """
+
+    name: str = "softmax"
+    label_smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """Length and rhythm of a run.
 
@@ -92,8 +148,13 @@ class TrainConfig:
         accumulate: micro-batches in one update.
         log_every: steps between two log rows.
         evaluate_every: steps between two evaluations; None for only the last.
+        save_every: steps between two checkpoints; None for `save_minutes` alone. The last step has one too.
+        save_minutes: minutes between two checkpoints, the most that a dying machine costs.
+        keep: how many of the last checkpoints stay.
         seed: of weights, order, crops and dropout.
         mixed_precision: bfloat16 compute with float32 weights, softmax and LayerNorm statistics.
+        remat: whether blocks are computed again in the backward pass, which saves memory.
+        ema_decay: of a moving average of the weights, such as 0.9999, which is then evaluated and saved; or None.
     """
 
     batch_size: int = 32
@@ -102,106 +163,98 @@ class TrainConfig:
     accumulate: int = 1
     log_every: int = 10
     evaluate_every: int | None = None
+    save_every: int | None = None
+    save_minutes: float = 10.0
+    keep: int = 3
     seed: int = 0
     mixed_precision: bool = False
+    remat: bool = False
+    ema_decay: float | None = None
 
     def __post_init__(self):
-        for name in ("batch_size", "epochs", "steps", "accumulate", "log_every", "evaluate_every"):
+        names = "batch_size epochs steps accumulate log_every evaluate_every save_every save_minutes keep"
+        for name in names.split():
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"train.{name} must be above 0, received {value}.")
+        if self.seed < 0:
+            raise ValueError(f"train.seed must be >= 0, received {self.seed}.")
 
 
 @dataclass(frozen=True)
-class FinetuneConfig:
-    """A fine-tuning run (paper section 3.2 and appendix B.1.1)."""
+class PretrainConfig:
+    """A supervised training from scratch (paper section 4.1, Table 3; AugReg)."""
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
-def override(config, assignments):
-    """Applies `section.key=value` texts to a frozen configuration.
+@dataclass(frozen=True)
+class SweepConfig:
+    """What `--sweep` tries on the dev part (paper Table 4).
 
-    Args:
-        config: a configuration dataclass.
-        assignments: iterable of str, such as "optimizer.learning_rate=0.03". Values are Python literals;
-            text needs no quotes.
-
-    Returns:
-        A new configuration.
-
-    Raises:
-        ValueError: for text without "=", an unknown key (the nearest is given), or a value of another type.
-
-    Example:
-        >>> override(FinetuneConfig(), ["train.batch_size=64"]).train.batch_size
-        64
+    Attributes:
+        learning_rates: tuple of float.
     """
-    for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes section.key=value, received {assignment!r}.")
-        config = _replace(config, key.strip(), key.strip().split("."), text.strip())
-    return config
+
+    learning_rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03)
 
 
-def _replace(config, key, path, text):
-    names = [f.name for f in dataclasses.fields(config)]
-    if path[0] not in names:
-        nearest = difflib.get_close_matches(path[0], names, n=1, cutoff=0)[0]
-        raise ValueError(f"--set {key}: no field {path[0]!r}; nearest: {nearest!r} of {', '.join(names)}.")
-    value = getattr(config, path[0])
-    if dataclasses.is_dataclass(value):
-        if len(path) == 1:
-            raise ValueError(f"--set {key}: is a section; set one of its fields, such as {key}.{_first(value)}.")
-        return dataclasses.replace(config, **{path[0]: _replace(value, key, path[1:], text)})
-    if len(path) > 1:
-        raise ValueError(f"--set {key}: {path[0]!r} has no fields.")
-    kind = typing.get_type_hints(type(config))[path[0]]
-    return dataclasses.replace(config, **{path[0]: _parse(key, kind, text)})
+@dataclass(frozen=True)
+class FinetuneConfig(PretrainConfig):
+    """A fine-tuning run (paper section 3.2 and appendix B.1.1)."""
+
+    sweep: SweepConfig = field(default_factory=SweepConfig)
 
 
-def _first(section):
-    return dataclasses.fields(section)[0].name
+@dataclass(frozen=True)
+class SuiteConfig:
+    """Which tasks of VTAB, and what they train on.
+
+    Attributes:
+        tasks: names of `vtab_tasks.TASKS`, or () for all 19.
+        part: "all" (800 + 200 images, for results on the test part) or "train" (800 images, evaluated on the other
+            200, to choose settings with).
+    """
+
+    tasks: tuple[str, ...] = ()
+    part: str = "all"
+
+    def __post_init__(self):
+        if self.part not in ("all", "train"):
+            raise ValueError(f"suite.part must be 'all' or 'train', received {self.part!r}.")
 
 
-def _parse(key, kind, text):
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        value = {"true": True, "false": False, "none": None}.get(text.lower(), text)
-    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for candidate in kinds:
-        fits, converted = _fit(candidate, value, text)
-        if fits:
-            return converted
-    raise ValueError(f"--set {key} must be {_name(kind)}, received {text!r}.")
+@dataclass(frozen=True)
+class VtabConfig(PretrainConfig):
+    """The VTAB-1k suite (paper section 4.1 and appendix B.1.1)."""
+
+    suite: SuiteConfig = field(default_factory=SuiteConfig)
 
 
-def _fit(kind, value, text):
-    """Whether `value` is of `kind`, and the value in that type."""
-    if kind is types.NoneType:
-        return value is None, None
-    if typing.get_origin(kind) is tuple:
-        kinds = typing.get_args(kind)
-        if not isinstance(value, (tuple, list)) or len(value) != len(kinds):
-            return False, None
-        parts = [_fit(k, v, text) for k, v in zip(kinds, value)]
-        return all(fits for fits, _ in parts), tuple(v for _, v in parts)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return True, float(value)
-    if kind is str:
-        return value is not None, value if isinstance(value, str) else text
-    return type(value) is kind, value
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """An evaluation of a trained model.
 
+    Attributes:
+        data: what to evaluate on; `image_size` None for the model's own.
+        model: a `model.keras`, a run's workdir, a checkpoint folder (`ckpt-120`), or a file for `from_checkpoint`.
+        part: "test", "dev" or "train".
+        batch_size: images at a time.
+        ema: whether a checkpoint's averaged weights are taken.
+    """
 
-def _name(kind):
-    return str(kind).replace("NoneType", "none") if not isinstance(kind, type) else kind.__name__
+    data: DataConfig = field(default_factory=DataConfig)
+    model: str = ""
+    part: str = "test"
+    batch_size: int = 32
+    ema: bool = False
 
-
-def as_dict(config):
-    """Returns the configuration as nested dicts of plain values, for JSON."""
-    return dataclasses.asdict(config)
+    def __post_init__(self):
+        if self.part not in ("test", "dev", "train"):
+            raise ValueError(f"part must be 'test', 'dev' or 'train', received {self.part!r}.")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be above 0, received {self.batch_size}.")

@@ -1,1 +1,8 @@
-"""Named configurations, one module a recipe or paper table."""
+"""Named configurations, one module a recipe or paper table; here, which recipe takes which."""
+
+from . import appendix_d1, augreg, evaluate, finetune, table2, table3, table4, vtab
+
+FINETUNE = finetune.CONFIGS | table4.CONFIGS | table2.CONFIGS
+PRETRAIN = table3.CONFIGS | augreg.CONFIGS | appendix_d1.CONFIGS
+VTAB = vtab.CONFIGS
+EVALUATE = evaluate.CONFIGS

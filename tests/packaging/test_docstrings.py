@@ -16,7 +16,8 @@ def modules():
     for module in pkgutil.walk_packages(vitkeras.__path__, "vitkeras."):
         if not module.name.endswith("__main__"):
             yield module.name
-    yield from ("vitkeras.export.tflite", "vitkeras.export.runtime", "vitkeras.recipes.config")
+    yield from ("vitkeras.export.tflite", "vitkeras.export.runtime")
+    yield from (f"vitkeras.recipes.{name}" for name in ("evaluate", "loading", "override"))
 
 
 @pytest.mark.parametrize("name", sorted(set(modules())))

@@ -11,7 +11,8 @@ from PIL import Image
 
 from vitkeras.models.variants import VARIANTS, AxialVariant, ResNetVariant, Variant
 from vitkeras.recipes import finetune
-from vitkeras.recipes.config import FinetuneConfig
+from vitkeras.recipes.building import IMAGENET_STD, build_model
+from vitkeras.recipes.config import FinetuneConfig, override
 
 TINY = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)"]
 
@@ -41,6 +42,7 @@ def test_digits_end_to_end(tmp_path, capsys):
     assert "1437 training and 360 test images, 10 classes" in err and "7 steps" in err
     assert "of 360 images; model.keras, classes.txt" in out
     names = {"classes.txt", "config.json", "curve.png", "log.csv", "metrics.json", "model.keras", "tensorboard"}
+    names |= {"checkpoints"}
     assert set(os.listdir(workdir)) == names
     with open(workdir / "log.csv") as file:
         rows = [(row["step"], row["split"]) for row in csv.DictReader(file)]
@@ -76,15 +78,15 @@ def test_weights_are_loaded_and_the_head_starts_at_zero(golden):
     config = finetune.CONFIGS["digits"]()
     sets = ["model.patch_size=16", "model.num_layers=2", "model.hidden_dim=48", "model.mlp_dim=96"]
     path = str(golden.path("vit_token_32x32"))
-    config = finetune.cli.override(config, [*sets, "data.image_size=(48, 64)", f"model.weights={path}"])
-    model = finetune.build_model(config, classes=5)
+    config = override(config, [*sets, "data.image_size=(48, 64)", f"model.weights={path}"])
+    model = build_model(config, classes=5)
     arrays = golden("vit_token_32x32")
     np.testing.assert_array_equal(model.get_layer("patch_embedding").projection.kernel, arrays["embedding/kernel"])
     assert model.get_layer("position_embedding").embedding.shape == (1, 1 + 3 * 4, 48)
     assert not np.asarray(model.get_layer("head").kernel.numpy()).any() and model.output_shape == (None, 5)
-    normalised = finetune.cli.override(config, ["model.weights_input=imagenet"])
-    kernel = finetune.build_model(normalised, classes=5).get_layer("patch_embedding").projection.kernel
-    expected = arrays["embedding/kernel"] * (0.5 / np.array(finetune.IMAGENET_STD)[:, None])
+    normalised = override(config, ["model.weights_input=imagenet"])
+    kernel = build_model(normalised, classes=5).get_layer("patch_embedding").projection.kernel
+    expected = arrays["embedding/kernel"] * (0.5 / np.array(IMAGENET_STD)[:, None])
     np.testing.assert_allclose(kernel, expected, rtol=1e-6)
 
 
@@ -108,9 +110,9 @@ def test_other_families_are_fine_tuned_too(tmp_path, monkeypatch, variant, row):
 
 
 def test_the_real_baseline_builds():
-    config = finetune.cli.override(FinetuneConfig(), ["model.variant=bit_r50x1", "data.image_size=(32, 48)"])
+    config = override(FinetuneConfig(), ["model.variant=bit_r50x1", "data.image_size=(32, 48)"])
     with keras.StatelessScope(initialize_variables=False):
-        model = finetune.build_model(config, classes=5)
+        model = build_model(config, classes=5)
     assert model.count_params() == 25_557_032 - 995 * 2049
     keras.utils.clear_session()
 
@@ -119,8 +121,8 @@ def test_dropout_of_a_variant_is_off_unless_asked_for(monkeypatch):
     monkeypatch.setitem(VARIANTS, "vit_l16", Variant(16, 1, 24, 3, 48, dropout_rate=0.1))
     sets = ["model.variant=vit_l16", "data.image_size=(32, 48)"]
     for value, expected in (("0.0", 0.0), ("none", 0.1), ("0.2", 0.2)):
-        config = finetune.cli.override(FinetuneConfig(), [*sets, f"model.dropout_rate={value}"])
-        assert finetune.build_model(config, 5).get_layer("encoder_block_00").dropout_rate == expected
+        config = override(FinetuneConfig(), [*sets, f"model.dropout_rate={value}"])
+        assert build_model(config, 5).get_layer("encoder_block_00").dropout_rate == expected
 
 
 def test_mixed_precision_and_accumulation(tmp_path):
@@ -162,8 +164,8 @@ def test_bad_input_is_one_sentence_and_code_2(tmp_path, capsys, arguments, sets,
 def test_unknown_configuration_and_missing_arguments(tmp_path, capsys):
     assert run(tmp_path / "run", config="digit") == 2
     assert (
-        "--config must be one of photos, photos_s14, digits, received 'digit'; nearest: 'digits'"
-        in capsys.readouterr().err
+        "--config must be one of photos, photos_s14, digits, imagenet, " in (error := capsys.readouterr().err)
+        and "received 'digit'; nearest: 'digits'" in error
     )
     assert finetune.main(["--config", "photos", "--workdir", str(tmp_path / "run")]) == 2
     assert "--data is needed" in capsys.readouterr().err
@@ -173,11 +175,24 @@ def test_unknown_configuration_and_missing_arguments(tmp_path, capsys):
 
 def test_another_runs_folder_is_refused(tmp_path, capsys):
     assert run(tmp_path / "run", sets=("train.steps=1",)) == 0
+    (tmp_path / "run" / "notes.txt").write_text("mine")
     before = (tmp_path / "run" / "model.keras").read_bytes()
-    assert run(tmp_path / "run", sets=("train.steps=1",)) == 2
-    assert "holds another run; choose another folder, or add --overwrite" in capsys.readouterr().err
+    assert run(tmp_path / "run", sets=("train.steps=2",)) == 2
+    assert "holds another run: train.steps (1, now 2); choose another folder, or" in capsys.readouterr().err
     assert (tmp_path / "run" / "model.keras").read_bytes() == before
     assert run(tmp_path / "run", "--overwrite", sets=("train.steps=2",)) == 0
+    assert "going on" not in capsys.readouterr().err  # not from the checkpoint of the other run
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_a_finished_run_says_so(tmp_path, capsys):
+    assert run(tmp_path / "run", sets=("train.steps=1",)) == 0
+    first = capsys.readouterr().out
+    before = (tmp_path / "run" / "model.keras").stat()
+    assert run(tmp_path / "run", sets=("train.steps=1", "train.keep=2")) == 0
+    again = capsys.readouterr().out
+    assert again.startswith("this run is finished: test accuracy") and first.split(";")[0] in again
+    assert (tmp_path / "run" / "model.keras").stat() == before
 
 
 def test_a_diverging_run_stops_and_names_the_step(tmp_path, capsys):

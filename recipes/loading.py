@@ -1,0 +1,97 @@
+"""A trained model from wherever it lies: `model.keras`, a workdir, a checkpoint folder, a weights file."""
+
+import dataclasses
+import os
+import typing
+
+from .config import PretrainConfig
+
+
+def load_model(path, ema=False):
+    """Loads a model and the names of its classes.
+
+    Args:
+        path: str, a `.keras` file, a run's workdir, a checkpoint folder (`ckpt-120`), or a file or folder for
+            `vitkeras.from_checkpoint`.
+        ema: bool, take a checkpoint's averaged weights. Default False.
+
+    Returns:
+        (`keras.Model`, tuple of str or () where the names are unknown).
+
+    Raises:
+        ValueError: if there is nothing to load, a checkpoint is damaged, or it has no averaged weights.
+    """
+    import keras
+
+    from vitkeras import models
+
+    if os.path.exists(os.path.join(path, "meta.json")):
+        return _from_checkpoint(path, ema)
+    if os.path.isdir(path) and os.path.exists(os.path.join(path, "model.keras")) and not ema:
+        path = os.path.join(path, "model.keras")
+    elif os.path.isdir(os.path.join(path, "checkpoints")):
+        from vitkeras.training import Checkpointer
+
+        saver = Checkpointer(os.path.join(path, "checkpoints"))
+        if (step := saver.latest()) is None:
+            raise ValueError(f"--model {path} must hold model.keras or a checkpoint, received neither.")
+        return _from_checkpoint(saver.path(step), ema)
+    if ema:
+        raise ValueError(f"ema=true is for checkpoints of a run with train.ema_decay, received {path!r}.")
+    if not os.path.exists(path):
+        raise ValueError(f"--model must be a file or folder that exists, received {path!r}.")
+    if path.endswith(".keras"):
+        return keras.saving.load_model(path, compile=False), _names_beside(path)
+    return models.from_checkpoint(path, classifier_activation=None), ()
+
+
+def _from_checkpoint(path, ema):
+    from vitkeras.training.checkpoint_files import read_checkpoint
+
+    from .building import build_model
+
+    found = read_checkpoint(path)
+    if found.meta["config"] is None or not found.meta["class_names"]:
+        raise ValueError(f"checkpoint {path} must be of a recipe that classifies, received one without classes.")
+    config = from_dict(PretrainConfig, found.meta["config"])
+    # The weights come from the checkpoint, so that the file that the run began with isn't needed any more.
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, weights=None))
+    model = build_model(config, len(found.meta["class_names"]))
+    averaged = {v.path for v in model.trainable_variables} if ema else set()
+    if ema and not any(name.startswith("ema/") for name in found.arrays):
+        raise ValueError(f"checkpoint {path} must have averaged weights (train.ema_decay) for ema=true, received none.")
+    for variable in model.variables:
+        if variable.path.endswith("seed_generator_state"):
+            continue
+        name = ("ema/" if variable.path in averaged else "model/") + variable.path
+        if name not in found.arrays or found.arrays[name].shape != tuple(variable.shape):
+            raise ValueError(f"checkpoint {path} must hold {name} of shape {tuple(variable.shape)}.")
+        variable.assign(found.arrays[name])
+    return model, tuple(found.meta["class_names"])
+
+
+def from_dict(kind, values):
+    """A configuration from `as_dict`'s nested values after a trip through JSON, where tuples became lists.
+
+    Sections and fields that `kind` doesn't have are left out, so that every recipe's checkpoint can be read.
+
+    Example:
+        >>> from_dict(PretrainConfig, {"data": {"image_size": [48, 64]}}).data.image_size
+        (48, 64)
+    """
+    hints, given = typing.get_type_hints(kind), {}
+    for field in dataclasses.fields(kind):
+        if field.name in values:
+            value, of = values[field.name], hints[field.name]
+            if dataclasses.is_dataclass(of):
+                value = from_dict(of, value)
+            given[field.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**given)
+
+
+def _names_beside(path):
+    names = os.path.join(os.path.dirname(path), "classes.txt")
+    if not os.path.exists(names):
+        return ()
+    with open(names, encoding="utf-8") as file:
+        return tuple(file.read().splitlines())

@@ -1,0 +1,183 @@
+"""The 19 tasks of VTAB (Zhai et al., arXiv 1910.04867) as data sets: TFDS names, labels and how some are derived.
+
+Bins and groups of values are those of the benchmark. The 1,000 training images of a task are the first ones stored
+(TFDS stores them shuffled): 800 to train on and 200 to choose settings with.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+GROUPS = ("natural", "specialised", "structured")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task.
+
+    Attributes:
+        group: one of `GROUPS`.
+        dataset: str, TFDS name with its configuration.
+        classes: int, K.
+        features: what TFDS has to decode besides the image, as `tfds.decode.PartialDecoding` takes it.
+        label: function of a record's features that returns an int tensor (), the label.
+        scale: int, what pixels are multiplied by; dsprites stores 0 and 1.
+    """
+
+    group: str
+    dataset: str
+    classes: int
+    features: dict | None = None
+    label: Callable | None = None
+    scale: int = 1
+
+
+def clevr_count(record):
+    """Number of objects, 3...10, from 0 on."""
+    from vitkeras._tensorflow import tf
+
+    return tf.shape(record["objects"]["size"])[0] - 3
+
+
+def clevr_distance(record):
+    """Distance of the closest object in six bins."""
+    from vitkeras._tensorflow import tf
+
+    return interval(tf.reduce_min(record["objects"]["pixel_coords"][:, 2]), (0.0, 8.0, 8.5, 9.0, 9.5, 10.0))
+
+
+def kitti_distance(record):
+    """Distance of the closest car, van or truck in four bins; the last one: there is none."""
+    from vitkeras._tensorflow import tf
+
+    distances = tf.boolean_mask(record["objects"]["location"][:, 2], record["objects"]["type"] < 3)
+    return interval(tf.reduce_min(tf.concat([distances, [1000.0]], axis=0)), (-100.0, 8.0, 20.0, 999.0))
+
+
+def interval(value, starts):
+    """int32 (), the last of the ascending `starts` that is below `value`; 0 if none is."""
+    from vitkeras._tensorflow import tf
+
+    return tf.maximum(tf.reduce_sum(tf.cast(value > tf.constant(starts), tf.int32)) - 1, 0)
+
+
+def grouped(feature, values, groups):
+    """A function of a record that puts `values` equal steps of a feature into fewer `groups`."""
+
+    def label(record):
+        from vitkeras._tensorflow import tf
+
+        return tf.cast(record[feature], tf.int32) * groups // values
+
+    return label
+
+
+def _clevr(label, classes, *features):
+    return Task("structured", "clevr", classes, {"objects": set(features)}, label)
+
+
+def _dsprites(feature, values):
+    return Task("structured", "dsprites", 16, {feature: True}, grouped(feature, values, 16), scale=255)
+
+
+def _smallnorb(feature, values):
+    return Task("structured", "smallnorb", values, {feature: True}, grouped(feature, values, values))
+
+
+TASKS = {
+    "caltech101": Task("natural", "caltech101", 102),
+    "cifar100": Task("natural", "cifar100", 100),
+    "dtd": Task("natural", "dtd", 47),
+    "flowers102": Task("natural", "oxford_flowers102", 102),
+    "pets": Task("natural", "oxford_iiit_pet", 37),
+    "sun397": Task("natural", "sun397", 397),
+    "svhn": Task("natural", "svhn_cropped", 10),
+    "patch_camelyon": Task("specialised", "patch_camelyon", 2),
+    "eurosat": Task("specialised", "eurosat/rgb", 10),
+    "resisc45": Task("specialised", "resisc45", 45),
+    "retinopathy": Task("specialised", "diabetic_retinopathy_detection/btgraham-300", 5),
+    "clevr_count": _clevr(clevr_count, 8, "size"),
+    "clevr_distance": _clevr(clevr_distance, 6, "pixel_coords"),
+    "dmlab": Task("structured", "dmlab", 6),
+    "kitti_distance": Task("structured", "kitti", 4, {"objects": {"location", "type"}}, kitti_distance),
+    "dsprites_location": _dsprites("label_x_position", 32),
+    "dsprites_orientation": _dsprites("label_orientation", 40),
+    "smallnorb_azimuth": _smallnorb("label_azimuth", 18),
+    "smallnorb_elevation": _smallnorb("label_elevation", 9),
+}
+# Where a set's own "test" has no labels, or there is none: the held-out part.
+TEST_SPLITS = {
+    "clevr": "validation",
+    "dsprites": "train[80%:]",
+    "eurosat/rgb": "train[80%:]",
+    "resisc45": "train[80%:]",
+}
+
+
+class Unavailable(Exception):
+    """A task's data set is not prepared and can't be; the message says why."""
+
+
+def open_task(name):
+    """Opens a task's data.
+
+    Args:
+        name: str, key of `TASKS`.
+
+    Returns:
+        `vitkeras.data.DatasetSplits`: all of `train`, and the test part.
+
+    Raises:
+        Unavailable: if TFDS can't prepare the set here.
+        ImportError: if tensorflow-datasets is missing.
+    """
+    from vitkeras._optional import require
+    from vitkeras.data import DatasetSplits
+
+    tfds = require("tensorflow_datasets", "tensorflow-datasets", f"task {name} of VTAB")
+    task = TASKS[name]
+    unprepared = (OSError, AssertionError, ValueError, tfds.core.download.downloader.DownloadError)
+    try:
+        builder = tfds.builder(task.dataset)
+        builder.download_and_prepare()
+    except unprepared as error:
+        reason = str(error).strip() or type(error).__name__
+        raise Unavailable(f"tfds:{task.dataset} ({reason.splitlines()[0]})") from error
+    test = TEST_SPLITS.get(task.dataset, "test")
+    train = "train[:80%]" if test.startswith("train") else "train"
+    class_names = tuple(f"{name} {k}" for k in range(task.classes))
+    sets = (_stream(tfds, builder, task, split, f"{name} ({split})", class_names) for split in (train, test))
+    return DatasetSplits(*sets, class_names, f"vtab:{name}")
+
+
+def _stream(tfds, builder, task, split, name, class_names):
+    from vitkeras.data.stream_set import StreamSet
+
+    class ScaledSet(StreamSet):
+        """Pixels that are stored as 0 and 1."""
+
+        def image(self, record):
+            return super().image(record) * task.scale
+
+        def window(self, record, draw):
+            from vitkeras.data.images import cut_window
+
+            return cut_window(self.image(record), draw)
+
+    features = {"image": True, **({"label": True} if task.label is None else task.features)}
+    decoders = tfds.decode.PartialDecoding(features, decoders={"image": tfds.decode.SkipDecoding()})
+
+    def read(part):
+        config = tfds.ReadConfig(try_autocache=False)
+        records = builder.as_dataset(split=part, shuffle_files=False, decoders=decoders, read_config=config)
+        if task.label is None:
+            return records
+        return records.map(lambda record: {"image": record["image"], "label": task.label(record)})
+
+    count = int(read(split).cardinality())
+    if count < 0:  # unknown
+        count = builder.info.splits[split].num_examples
+
+    def make_records(start, stop):
+        return read(split).skip(start).take(stop - start)
+
+    return (StreamSet if task.scale == 1 else ScaledSet)(name, class_names, count, make_records)

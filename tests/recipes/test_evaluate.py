@@ -1,0 +1,88 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from vitkeras import data
+from vitkeras.recipes import evaluate, finetune
+from vitkeras.recipes.loading import load_model
+
+SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)", "train.steps=9"]
+SETS += ["train.save_every=4", "train.ema_decay=0.5", "optimizer.warmup_steps=0"]
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    sets = [part for text in SETS for part in ("--set", text)]
+    assert finetune.main(["--config", "digits", "--workdir", str(folder), *sets]) == 0
+    return folder
+
+
+def run(model, *arguments):
+    return evaluate.main(["--config", "original", "--model", str(model), "--data", "digits", *arguments])
+
+
+def test_top_1_top_5_and_classes(workdir, tmp_path, capsys):
+    assert run(workdir / "model.keras", "--workdir", str(tmp_path)) == 0
+    result = json.loads((tmp_path / "evaluation.json").read_text())
+    _, labels = data.raw_images(data.open_dataset("digits").test, (32, 48))
+    batches = data.eval_batches(data.open_dataset("digits").test, 90, (32, 48))
+    model = keras.saving.load_model(workdir / "model.keras")
+    scores = np.concatenate([model(pixels).numpy() for pixels, _, _ in batches])
+    order = np.argsort(-scores, axis=1)
+    assert result["count"] == 360 and result["top1"] == pytest.approx((order[:, 0] == labels).mean(), abs=1e-9)
+    assert result["top5"] == pytest.approx((order[:, :5] == labels[:, None]).any(axis=1).mean(), abs=1e-9)
+    for k, row in enumerate(result["classes"]):
+        assert row["name"] == str(k) and row["count"] == (labels == k).sum()
+        assert row["accuracy"] == pytest.approx((order[labels == k, 0] == k).mean(), abs=1e-9)
+    accuracy = json.loads((workdir / "metrics.json").read_text())["accuracy"]
+    assert result["top1"] == pytest.approx(accuracy, abs=1e-6)
+    out = capsys.readouterr().out
+    assert "top-1 " in out and "top-5 " in out and "evaluation.json has every class" in out
+
+
+def test_a_checkpoint_is_rebuilt_from_its_own_configuration(workdir):
+    averaged, names = load_model(str(workdir / "checkpoints" / "ckpt-9"), ema=True)
+    saved, same_names = load_model(str(workdir))
+    assert names == same_names == tuple("0123456789")
+    for one, other in zip(averaged.get_weights(), saved.get_weights()):
+        np.testing.assert_array_equal(one, other)
+    plain, _ = load_model(str(workdir / "checkpoints" / "ckpt-8"))
+    assert any((a != b).any() for a, b in zip(plain.get_weights(), saved.get_weights()))
+    assert run(workdir / "checkpoints" / "ckpt-8", "--set", "ema=true") == 0
+
+
+def test_classes_meet_by_name():
+    assert list(evaluate.label_map(("elm", "ash"), ("ash", "beech", "elm"), 3)) == [2, 0]
+    assert list(evaluate.label_map(("elm", "ash"), (), 2)) == [0, 1]
+    with pytest.raises(ValueError, match="must be among the model's 2, received also oak"):
+        evaluate.label_map(("elm", "oak"), ("ash", "elm"), 2)
+    with pytest.raises(ValueError, match="must have the model's 3 classes, received 2"):
+        evaluate.label_map(("elm", "oak"), (), 3)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--model", "/no/such"], "--model must be a file or folder that exists, received '/no/such'"),
+        (["--set", "part=dev"], "part=dev needs data.dev_fraction above 0"),
+        (["--set", "part=all"], "part must be 'test', 'dev' or 'train', received 'all'"),
+        (["--data", "mock:9x9x3"], "must be among the model's 10, received also class 0"),
+        (["--smoke"], "--smoke is for the recipes that train"),
+        (["--config", "orignal"], "nearest: 'original'"),
+        (["--set", "ema=true", "--model", "KERAS"], "ema=true is for checkpoints"),
+    ],
+)
+def test_bad_input(workdir, capsys, arguments, message):
+    arguments = [str(workdir / "model.keras") if text == "KERAS" else text for text in arguments]
+    assert run(workdir, *arguments) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_model_or_data_is_needed(capsys):
+    assert evaluate.main(["--config", "original", "--data", "digits"]) == 2
+    assert "--model is needed" in capsys.readouterr().err
+    assert evaluate.main(["--config", "original", "--model", "x"]) == 2
+    assert "--data is needed" in capsys.readouterr().err

@@ -1,0 +1,86 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vitkeras.recipes import vtab, vtab_tasks
+from vitkeras.recipes.vtab_tasks import TASKS, Unavailable, interval
+
+SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.num_heads=3", "model.mlp_dim=48", "model.weights=none"]
+SETS += ["data.image_size=(32, 48)", "train.steps=2", "train.batch_size=7", "data.limit=40", "optimizer.warmup_steps=1"]
+
+
+def run(workdir, *more, data=("--data", "mock:32x48x5")):
+    sets = [part for text in (*SETS, *more) for part in ("--set", text)]
+    return vtab.main(["--config", "vtab", "--workdir", str(workdir), *data, *sets])
+
+
+def test_the_suite_gives_a_mean_for_each_group(tmp_path, capsys):
+    assert run(tmp_path / "run", "suite.tasks=('dtd', 'pets', 'eurosat')") == 0
+    out, err = capsys.readouterr()
+    result = json.loads((tmp_path / "run" / "vtab.json").read_text())
+    tasks = result["tasks"]
+    assert list(tasks) == ["dtd", "pets", "eurosat"] and result["missing"] == {}
+    assert result["groups"] == {"natural": (tasks["dtd"] + tasks["pets"]) / 2, "specialised": tasks["eurosat"]}
+    assert result["mean"] == pytest.approx(sum(tasks.values()) / 3)
+    assert "mean of the tasks" in out and "40 training and 16 test images" in err
+    assert run(tmp_path / "run", "suite.tasks=('dtd', 'pets', 'eurosat')") == 0
+    assert capsys.readouterr().out.startswith("this run is finished: mean accuracy")
+
+
+def test_settings_are_chosen_on_the_dev_part(tmp_path, capsys):
+    assert run(tmp_path / "run", "suite.tasks=('dtd',)", "suite.part=train") == 0
+    assert "32 training and 8 dev images" in capsys.readouterr().err
+
+
+def test_missing_sets_are_named_after_the_others_ran(tmp_path, capsys, monkeypatch):
+    from vitkeras import data
+
+    def open_task(name):
+        if name == "pets":
+            raise Unavailable("tfds:oxford_iiit_pet (no network)")
+        return data.open_dataset("mock:32x48x5")
+
+    monkeypatch.setattr(vtab, "open_task", open_task)
+    assert run(tmp_path / "run", "suite.tasks=('pets', 'dtd', 'eurosat')", data=()) == 1
+    out, err = capsys.readouterr()
+    message = "error: 1 of 3 tasks have no data set here: pets: tfds:oxford_iiit_pet (no network)."
+    assert err.splitlines()[-1] == message
+    result = json.loads((tmp_path / "run" / "vtab.json").read_text())
+    assert list(result["tasks"]) == ["dtd", "eurosat"]
+    assert result["groups"]["natural"] is None and result["mean"] is None
+    assert result["groups"]["specialised"] == result["tasks"]["eurosat"]
+    monkeypatch.setattr(vtab, "open_task", lambda name: data.open_dataset("mock:32x48x5"))
+    assert run(tmp_path / "run", "suite.tasks=('pets', 'dtd', 'eurosat')", data=()) == 0  # only the missing one trains
+    assert capsys.readouterr().err.count("step 2/2") == 2
+
+
+def test_unknown_task(tmp_path, capsys):
+    assert run(tmp_path / "run", "suite.tasks=('pet',)") == 2
+    assert "received 'pet'; nearest: 'pets'" in capsys.readouterr().err
+
+
+def test_a_set_that_is_nowhere_is_unavailable(monkeypatch):
+    monkeypatch.setitem(TASKS, "dtd", vtab_tasks.Task("natural", "no_such_set_at_all", 47))
+    with pytest.raises(Unavailable, match="tfds:no_such_set_at_all"):
+        vtab_tasks.open_task("dtd")
+
+
+def test_derived_labels():
+    objects = {"size": tf.zeros(7), "pixel_coords": tf.constant([[0, 0, 9.2], [0, 0, 8.7]])}
+    assert int(vtab_tasks.clevr_count({"objects": objects})) == 4
+    assert int(vtab_tasks.clevr_distance({"objects": objects})) == 2  # 8.5 to 9
+    location = tf.constant([[0, 0, 3.0], [0, 0, 9.0], [0, 0, 30.0]])
+    for kinds, expected in (([5, 0, 1], 1), ([5, 6, 2], 2), ([5, 6, 7], 3), ([0, 0, 0], 0)):
+        record = {"objects": {"location": location, "type": tf.constant(kinds, tf.int64)}}
+        assert int(vtab_tasks.kitti_distance(record)) == expected
+    bins = [int(TASKS["dsprites_location"].label({"label_x_position": tf.constant(x)})) for x in range(32)]
+    assert bins == list(np.repeat(np.arange(16), 2))
+    bins = [int(TASKS["dsprites_orientation"].label({"label_orientation": tf.constant(x)})) for x in range(40)]
+    assert bins == [x * 16 // 40 for x in range(40)] and max(bins) == 15
+    assert int(TASKS["smallnorb_azimuth"].label({"label_azimuth": tf.constant(17)})) == 17
+
+
+def test_intervals():
+    assert [int(interval(tf.constant(x), (0.0, 8.0, 9.0))) for x in (-1.0, 0.5, 8.5, 99.0)] == [0, 0, 1, 2]
