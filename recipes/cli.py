@@ -16,6 +16,16 @@ from .smoke import smoke
 from .workdir import FINISHED, open_workdir, read_json
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multiworker")
+RESULTS = (
+    "model.keras",
+    "classes.txt",
+    "metrics.json",
+    "sweep.json",
+    "vtab.json",
+    "log.csv",
+    "curve.png",
+    "tensorboard",
+)
 
 
 def parser(description, configs):
@@ -118,9 +128,8 @@ def _run(recipe, config, workdir, arguments, execute, argv):
     except Stopped as stopped:
         again = shlex.join(["python", "-m", f"{__package__}.{recipe}", *(a for a in argv if a != "--overwrite")])
         raise Stopped(f"{stopped}; the same command goes on from there: {again}") from None
-    written = [name for name in ("model.keras", "classes.txt", "metrics.json", "log.csv", "curve.png")]
-    found = [name for name in [*written, "sweep.json", "vtab.json"] if os.path.exists(os.path.join(workdir, name))]
-    print(f"{summary(metrics)}; {', '.join(found[:-1])} and {found[-1]} are in {workdir}")
+    found = [name for name in RESULTS if os.path.exists(os.path.join(workdir, name))]
+    print(f"{summary(metrics)}; {', '.join(found)} are in {workdir}")
 
 
 def summary(metrics):
@@ -148,9 +157,24 @@ def run(function, argv=None):
     except KeyboardInterrupt:
         print("interrupted.", file=sys.stderr)
         return 130
-    except (ValueError, OSError, ImportError, RuntimeError) as error:
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError, *_tensorflow_errors()) as error:
         if "--debug" in arguments:
             traceback.print_exc()
         else:
-            print(f"error: {error}", file=sys.stderr)
-        return 1 if isinstance(error, RuntimeError) else 2
+            print(f"error: {_sentence(error)}", file=sys.stderr)
+        return 2 if isinstance(error, (ValueError, TypeError, OSError, ImportError)) else 1
+
+
+def _tensorflow_errors():
+    """What TensorFlow raises while it computes, once it is imported."""
+    tensorflow = sys.modules.get("tensorflow")
+    return () if tensorflow is None else (tensorflow.errors.OpError,)
+
+
+def _sentence(error):
+    if not isinstance(error, _tensorflow_errors()):
+        return error
+    first = str(error.message).strip().splitlines()[0]
+    if type(error).__name__ == "ResourceExhaustedError":
+        return f"out of memory ({first}); lower train.batch_size, raise train.accumulate or set train.remat=true."
+    return f"TensorFlow: {first}"

@@ -3,6 +3,7 @@
 A recipe describes what is particular to it as a `Problem`; pre-training, fine-tuning and VTAB share `classification`.
 """
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -170,7 +171,7 @@ def run(config, problem, workdir, strategy=None):
     )
     start, chief = training.resume(engine, checkpointer), is_chief(strategy)
     _announce(problem, engine.model, steps, start)
-    with training.StopSignal() as stop, training.RunLog(workdir, steps, train.batch_size, start_step=start) as log:
+    with training.StopSignal() as stop, _log(workdir, steps, train.batch_size, start, chief) as log:
         outcome = training.train(
             engine,
             lambda step: _distributed(problem, step, strategy),
@@ -186,11 +187,13 @@ def run(config, problem, workdir, strategy=None):
             use_ema=train.ema_decay is not None,
         )
         if not outcome.finished:
-            raise Stopped(f"stopped by {stop.reason} after step {outcome.step} of {steps}, which is saved in {workdir}")
+            reason = stop.reason or "another worker"
+            raise Stopped(f"stopped by {reason} after step {outcome.step} of {steps}, which is saved in {workdir}")
         results = dict(outcome.metrics)
         for split, dataset in problem.final.items():
             results[split] = engine.evaluate(dataset, use_ema=train.ema_decay is not None)
-            log.evaluation(outcome.step, results[split]["loss"], results[split]["accuracy"], split=split)
+            if log is not None:
+                log.evaluation(outcome.step, results[split]["loss"], results[split]["accuracy"], split=split)
     model = engine.model if train.ema_decay is None else engine.ema_model()
     last = list(results.values())[-1]
     metrics = {**last, "splits": results, "steps": outcome.step, "parameters": model.count_params()}
@@ -210,6 +213,13 @@ def save(workdir, model, class_names, metrics):
         write_text(os.path.join(workdir, "classes.txt"), "\n".join(class_names) + "\n")
     plot_log(os.path.join(workdir, "log.csv"), os.path.join(workdir, "curve.png"))
     write_json(os.path.join(workdir, "metrics.json"), metrics)
+
+
+def _log(workdir, steps, batch_size, start, chief):
+    """The run's log; only one of several workers writes it."""
+    from vitkeras.training import RunLog
+
+    return RunLog(workdir, steps, batch_size, start_step=start) if chief else contextlib.nullcontext()
 
 
 def _announce(problem, model, steps, start):

@@ -134,8 +134,11 @@ def open_task(name):
     from vitkeras.data import DatasetSplits
 
     tfds = require("tensorflow_datasets", "tensorflow-datasets", f"task {name} of VTAB")
+    downloads = require("tensorflow_datasets.core.download.util", "tensorflow-datasets", f"task {name} of VTAB")
     task = TASKS[name]
-    unprepared = (OSError, AssertionError, ValueError, tfds.core.download.downloader.DownloadError)
+    # AssertionError: a set that has to be downloaded by hand.
+    unprepared = (OSError, AssertionError, ValueError, downloads.DownloadError)
+    unprepared += (tfds.core.registered.DatasetNotFoundError,)
     try:
         builder = tfds.builder(task.dataset)
         builder.download_and_prepare()

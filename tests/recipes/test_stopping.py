@@ -67,3 +67,58 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, capsys):
     assert finetune.main(command(workdir, "train.steps=1", "model.hidden_dim=48")) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: checkpoint ") and "ckpt-1 is of another model: " in error
+
+
+def test_a_workdir_that_can_not_be_written(tmp_path, capsys):
+    from vitkeras.recipes import finetune
+
+    (tmp_path / "file").write_text("in the way")
+    assert finetune.main(command(tmp_path / "file" / "run")) == 2
+    assert "can't be written (Not a directory)." in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_disk_that_fills_up_is_one_sentence_and_code_1(tmp_path, capsys, monkeypatch):
+    import errno
+
+    from vitkeras.recipes import finetune
+    from vitkeras.training import checkpoint_files
+
+    write = checkpoint_files._write_arrays
+
+    def full(file, state):
+        if int(state["optimizer/" + next(k for k in state if "iteration" in k).partition("/")[2]]) > 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(file, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_files, "_write_arrays", full)
+        assert finetune.main(command(tmp_path / "run", "train.steps=4", "train.save_every=2")) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "ckpt-4 could not be written" in error and "(No space left on device); the last good one is ckpt-2." in error
+    assert finetune.main(command(tmp_path / "run", "train.steps=4", "train.save_every=2")) == 0
+    assert "going on from step 2" in capsys.readouterr().err
+
+
+def test_another_recipes_workdir_is_refused(tmp_path, capsys):
+    from vitkeras.recipes import finetune, pretrain
+
+    assert finetune.main(command(tmp_path / "run", "train.steps=1")) == 0
+    assert pretrain.main(["--config", "imagenet_vit_b16", "--workdir", str(tmp_path / "run"), "--smoke"]) == 2
+    assert "holds another run: recipe ('finetune', now 'pretrain')" in capsys.readouterr().err
+
+
+def test_an_error_of_tensorflow_is_one_sentence(capsys):
+    import tensorflow as tf
+
+    from vitkeras.recipes import cli
+
+    def too_big(argv):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
+
+    def bad_label(argv):
+        raise tf.errors.InvalidArgumentError(None, None, "labels must be in 0...4\nmore")
+
+    assert [cli.run(function, []) for function in (too_big, bad_label)] == [1, 1]
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: out of memory (OOM when allocating tensor); lower train.batch_size")
+    assert second == "error: TensorFlow: labels must be in 0...4"

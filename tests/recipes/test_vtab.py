@@ -84,3 +84,26 @@ def test_derived_labels():
 
 def test_intervals():
     assert [int(interval(tf.constant(x), (0.0, 8.0, 9.0))) for x in (-1.0, 0.5, 8.5, 99.0)] == [0, 0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore")  # TFDS makes up records with packages of its own, which warn
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.label is not None])
+def test_derived_labels_are_read_through_tfds(name):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    with tfds.testing.mock_data(num_examples=12):
+        splits = vtab_tasks.open_task(name)
+        assert len(splits.class_names) == TASKS[name].classes
+        for images in (splits.train, splits.test):
+            records = images._make_records(0, 3)
+            assert records.element_spec["label"].shape == () and records.element_spec["label"].dtype.is_integer
+            if name == "kitti_distance":  # TFDS makes up lists of unequal length for it, which it then refuses
+                continue
+            record = next(iter(records))
+            if name != "clevr_count":  # a made-up record lists any number of objects
+                assert 0 <= int(record["label"]) < TASKS[name].classes
+            assert images.image(record).shape[-1] == 3
+
+
+def test_two_values_become_black_and_white():
+    task = TASKS["dsprites_location"]
+    assert task.scale == 255 and {t.scale for t in TASKS.values()} == {1, 255}

@@ -62,7 +62,8 @@ def test_rows_evaluations_and_checkpoints_come_at_their_steps(tmp_path):
     assert engine.starts == [0]
     assert [row for row in rows if row[1] == "train"] == [
         (4, "train", 2.5, 0.3),
-        (8, "train", 6.5, 0.7),
+        (6, "train", 5.5, 0.5),
+        (8, "train", 7.5, 0.7),
         (12, "train", 10.5, 1.1),
         (13, "train", 13.0, 1.2),
     ]

@@ -55,7 +55,7 @@ def train(
         log: `RunLog` or None.
         checkpointer: `Checkpointer` or None for a run that can't be resumed.
         stop: `StopSignal` or None, read between two chunks of at most about five seconds.
-        log_every: int >= 1, steps in a log row. Default 10.
+        log_every: int >= 1, steps between two log rows; an evaluation has one before it too. Default 10.
         evaluate_every: int >= 1 or None (default): only after the last step.
         save_every: int >= 1 or None (default): by time only.
         save_seconds: float or None, a checkpoint at least this often. Default 600. The last step has one too.
@@ -87,10 +87,11 @@ def train(
             seconds = max(time.monotonic() - start, 1e-6)
             longest = max(1, int(CHUNK_SECONDS * (end - step) / seconds))
         traced = True
-        if end % log_every == 0 or end == total_steps:
+        evaluates = evaluate_every and end % evaluate_every == 0 or end == total_steps
+        if end % log_every == 0 or evaluates:
             run.log_row(end)
         metric = None
-        if evaluate_every and end % evaluate_every == 0 or end == total_steps:
+        if evaluates:
             metrics = run.evaluate(end)
             metric = metrics.get(best_by, {}).get("accuracy")
         late = save_seconds is not None and time.monotonic() - saved_at >= save_seconds
