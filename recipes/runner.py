@@ -234,7 +234,9 @@ def _announce(problem, model, steps, start):
 
 def _distributed(problem, step, strategy):
     """The training batches; for several workers a function of each one's own share."""
-    workers = getattr(strategy.extended, "_num_workers", 1)
+    from vitkeras.training.loop import num_workers
+
+    workers = num_workers(strategy)
     if workers == 1:
         return problem.batches(step)
     replicas = strategy.num_replicas_in_sync // workers

@@ -50,8 +50,7 @@ def test_stand_ins_keep_what_matters(recipe, name):
         assert {key for key in before if before[key] != after[key]} <= {"warmup_steps"}
     assert small.data.augment == config.data.augment and small.data.dev_fraction == config.data.dev_fraction
     assert small.model.variant == config.model.variant and small.model.weights is None
-    row = VARIANTS[config.model.variant]
-    assert small.data.image_size[0] % row.stride == 0
+    assert small.data.image_size[0] % (config.model.patch_size or VARIANTS[config.model.variant].stride) == 0
     assert all("=" in part and " for " in part for part in replaced)
     assert f"train.steps=2 for {config.train.steps or 'none'}".replace("none", "None") in replaced
 

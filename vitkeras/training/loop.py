@@ -176,10 +176,11 @@ class _Run:
 def is_chief(strategy):
     """bool, whether this process writes the run's files: True but for the other workers of several."""
     resolver = getattr(strategy, "cluster_resolver", None)
-    return not _num_workers(strategy) > 1 or resolver.task_id == 0 and resolver.task_type in ("worker", "chief")
+    return not num_workers(strategy) > 1 or resolver.task_id == 0 and resolver.task_type in ("worker", "chief")
 
 
-def _num_workers(strategy):
+def num_workers(strategy):
+    """int, the processes that train together under `strategy`."""
     resolver = getattr(strategy, "cluster_resolver", None)
     if resolver is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return 1
@@ -189,7 +190,7 @@ def _num_workers(strategy):
 def _anyone_stops(engine, stop):
     """Whether this process or another worker was asked to stop; workers have to leave the loop at the same step."""
     wish = stop is not None and stop.requested
-    if _num_workers(engine.strategy) == 1:
+    if num_workers(engine.strategy) == 1:
         return wish
     wishes = engine.strategy.run(lambda: tf.constant(float(wish)))
     return float(engine.strategy.reduce("SUM", wishes, axis=None)) > 0
