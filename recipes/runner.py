@@ -30,8 +30,10 @@ class Problem:
         class_names: tuple of str, or () for a task without classes.
         batches: function (start_step, num_hosts=1, host=0) -> `tf.data.Dataset` of training batches.
         evaluations: dict of split -> `tf.data.Dataset`, evaluated while training and at its end.
-        final: the same, evaluated once at the end.
         build: function (config, steps, strategy) -> `Engine`.
+        final: the same as `evaluations`, evaluated once at the end.
+        result: function of the trained model that returns what `model.keras` gets, such as a backbone alone; None for
+            the model as it is.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Problem:
     evaluations: dict
     build: Callable
     final: dict = field(default_factory=dict)
+    result: Callable | None = None
 
 
 def make_strategy(device):
@@ -195,6 +198,8 @@ def run(config, problem, workdir, strategy=None):
             if log is not None:
                 log.evaluation(outcome.step, results[split]["loss"], results[split]["accuracy"], split=split)
     model = engine.model if train.ema_decay is None else engine.ema_model()
+    if problem.result is not None:
+        model = problem.result(model)
     last = list(results.values())[-1]
     metrics = {**last, "splits": results, "steps": outcome.step, "parameters": model.count_params()}
     if chief:

@@ -160,6 +160,7 @@ def test_a_log_that_goes_on_has_no_double_rows(tmp_path):
         file.write("8,train,0.1")  # the process died here
     first = read_log(tmp_path / "log.csv")
     with RunLog(tmp_path, 9, 5, stream=io.StringIO(), start_step=4) as log:
+        log.evaluation(4, loss=0.25, accuracy=0.75, split="dev")  # there already
         log.train(6, loss=3.0, accuracy=0.5, learning_rate=0.1)
     second = read_log(tmp_path / "log.csv")
     assert second["train"]["step"] == [2, 4, 6] and second["train"]["loss"] == [1, 2, 3]

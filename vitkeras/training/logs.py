@@ -43,6 +43,7 @@ class RunLog:
         path = os.path.join(folder, "log.csv")
         rows = _rows_up_to(path, start_step)
         _write_rows(path, rows)
+        self._there = {(int(row["step"]), row["split"]) for row in rows}
         self._last_time = time.perf_counter()
         self._start = self._last_time - (float(rows[-1]["seconds"]) if rows else 0.0)
         self._last_step = start_step
@@ -94,6 +95,8 @@ class RunLog:
             print(text, file=self.stream, flush=True)
 
     def _record(self, split, step, loss, accuracy, **more):
+        if (step, split) in self._there:  # written just before the process died, after the last checkpoint
+            return
         seconds = time.perf_counter() - self._start
         row = {"step": step, "split": split, "loss": loss, "accuracy": accuracy, "seconds": round(seconds, 2), **more}
         self._csv.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
