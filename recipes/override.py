@@ -60,7 +60,7 @@ def _parse(key, kind, text):
     except (ValueError, SyntaxError):
         value = {"true": True, "false": False, "none": None}.get(text.lower(), text)
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for candidate in kinds:
+    for candidate in sorted(kinds, key=lambda k: k is not types.NoneType):  # "none" is a word only where it must be
         fits, converted = _fit(candidate, value, text)
         if fits:
             return converted
@@ -82,7 +82,7 @@ def _fit(kind, value, text):
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return True, float(value)
     if kind is str:
-        return value is not None, value if isinstance(value, str) else text
+        return value is not None or text == "none", value if isinstance(value, str) else text
     return type(value) is kind, value
 
 

@@ -23,6 +23,10 @@ from vitkeras.recipes.configs.finetune import CONFIGS
         ("data.spec=folder:a=b", ("data", "spec"), "folder:a=b"),
         ("model.weights=007.npz", ("model", "weights"), "007.npz"),
         ("model.weights='12'", ("model", "weights"), "12"),
+        ("model.weights=none", ("model", "weights"), None),
+        ("data.augment=none", ("data", "augment"), "none"),
+        ("sweep.learning_rates=(1, 0.5, 2)", ("sweep", "learning_rates"), (1.0, 0.5, 2.0)),
+        ("model.stage_blocks=none", ("model", "stage_blocks"), None),
         ("train.epochs = 2.5", ("train", "epochs"), 2.5),
     ],
 )
