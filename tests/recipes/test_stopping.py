@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import pytest
 
+import vitkeras  # noqa: F401  (its layers, for loading models)
+
 TINY = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)"]
 SETS = [*TINY, "train.steps=40", "train.log_every=4", "train.batch_size=7", "model.dropout_rate=0.1"]
 CODE = "import sys; from vitkeras.recipes import finetune; sys.exit(finetune.main(sys.argv[1:]))"
