@@ -65,8 +65,8 @@ def run(workdir, steps, pipe):
         )
 
 
-def attempt(workdir, steps, seconds=None):
-    """Forks a run, kills it so long after its first step, and says how far it got."""
+def attempt(workdir, steps, rows=1, seconds=None):
+    """Forks a run, kills it so long after it wrote so many log rows, and says how far it got."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -81,7 +81,7 @@ def attempt(workdir, steps, seconds=None):
             os._exit(code)  # without the parent's clean-up
     os.close(writes)
     with open(reads) as lines:
-        seen = [int(lines.readline() or 0)]
+        seen = [int(lines.readline() or 0) for _ in range(rows)]
         if seconds is not None:
             time.sleep(seconds)
             os.kill(child, signal.SIGKILL)
@@ -98,6 +98,7 @@ if __name__ == "__main__":
     print(json.dumps(attempt(os.path.join(folder, "whole"), steps)), flush=True)
     moments = random.Random(seed)
     for _ in range(kills):
-        delay = moments.uniform(0, 0.8 * steps / 2 * 0.03 / kills)  # a row is two steps and takes about 0.03 s
-        print(json.dumps(attempt(os.path.join(folder, "killed"), steps, delay)), flush=True)
+        # A row is two steps and takes about 0.03 s; counted rows, because seconds alone say little on a busy machine.
+        rows, delay = moments.randint(1, max(1, steps // (3 * kills))), moments.uniform(0, 0.05)
+        print(json.dumps(attempt(os.path.join(folder, "killed"), steps, rows, delay)), flush=True)
     print(json.dumps(attempt(os.path.join(folder, "killed"), steps)), flush=True)

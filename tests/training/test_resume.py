@@ -22,7 +22,7 @@ def rows(path):
         return [[row[key] for key in COLUMNS] for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("kills, steps", [(3, 60), pytest.param(20, 120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills, steps", [(3, 60), pytest.param(20, 200, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_weights(tmp_path, kills, steps):
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(steps), str(kills), "5"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -31,7 +31,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, kills, steps):
     assert whole == last == {"code": 0, "reached": steps, "saved": steps}
     assert [attempt["code"] for attempt in killed] == [-9] * kills
     saved = [attempt["saved"] for attempt in killed]
-    assert saved == sorted(saved) and saved[-1] < steps
+    assert saved == sorted(saved) and 0 < saved[-1] < steps
     for attempt in killed:  # rows come every second step
         assert attempt["saved"] >= attempt["reached"] - INTERVAL - 1
     first, second = (Checkpointer(tmp_path / name / "checkpoints").restore() for name in ("whole", "killed"))
