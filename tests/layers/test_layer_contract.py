@@ -63,7 +63,8 @@ CASES = {
     "TokenPooling": Case(dict(pooling="avg", num_prefix_tokens=2), (B, N, D), (B, D), 0),
 }
 
-SEVERAL_INPUTS = {"TokenMap"}  # has no row here: its tests are in tests/models/test_features.py
+# No row here: tests/models/test_features.py and tests/layers/test_corrupt_patches.py hold theirs.
+SEVERAL_INPUTS = {"CorruptPatches", "PickTokens", "TokenMap"}
 
 each_layer = pytest.mark.parametrize("name", sorted(CASES))
 

@@ -4,11 +4,13 @@ from vitkeras.layers.attention import MultiHeadSelfAttention
 from vitkeras.layers.axial_attention import AxialAttention
 from vitkeras.layers.axial_block import AxialEncoderBlock
 from vitkeras.layers.class_token import ClassToken
+from vitkeras.layers.corrupt_patches import CorruptPatches
 from vitkeras.layers.encoder_block import EncoderBlock
 from vitkeras.layers.group_norm import GroupNorm
 from vitkeras.layers.layer_norm import LayerNorm
 from vitkeras.layers.mlp import MlpBlock
 from vitkeras.layers.patch_embedding import PatchEmbedding
+from vitkeras.layers.pick_tokens import PickTokens
 from vitkeras.layers.position_embedding import PositionEmbedding
 from vitkeras.layers.position_embedding_2d import PositionEmbedding2D
 from vitkeras.layers.relative_position import RelativePositionLogits
@@ -22,12 +24,14 @@ __all__ = [
     "AxialAttention",
     "AxialEncoderBlock",
     "ClassToken",
+    "CorruptPatches",
     "EncoderBlock",
     "GroupNorm",
     "LayerNorm",
     "MlpBlock",
     "MultiHeadSelfAttention",
     "PatchEmbedding",
+    "PickTokens",
     "PositionEmbedding",
     "PositionEmbedding2D",
     "RelativePositionLogits",

@@ -7,6 +7,9 @@ from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.interrupt import StopSignal
 from vitkeras.training.logs import RunLog
 from vitkeras.training.loop import Outcome, resume, train
+from vitkeras.training.masked_patch import MaskedPatchPrediction
+from vitkeras.training.masked_patch_batches import masked_patch_batches
+from vitkeras.training.masked_patch_model import masked_patch_model, pretrained_backbone
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer
 from vitkeras.training.schedules import WarmupDecay
 from vitkeras.training.tasks import Classification
@@ -17,6 +20,7 @@ __all__ = [
     "Checkpointer",
     "Classification",
     "Engine",
+    "MaskedPatchPrediction",
     "MomentumSGD",
     "Outcome",
     "RunLog",
@@ -25,6 +29,9 @@ __all__ = [
     "WarmupDecay",
     "make_optimizer",
     "make_strategy",
+    "masked_patch_batches",
+    "masked_patch_model",
+    "pretrained_backbone",
     "resume",
     "train",
 ]
