@@ -71,6 +71,7 @@ __all__ = [
     "at_resolution",
     "data",
     "decode_predictions",
+    "evaluation",
     "export",
     "features",
     "from_checkpoint",
@@ -85,7 +86,7 @@ __all__ = [
 ]
 
 # Rooms that need TensorFlow or more; imported when first used, so that `import vitkeras` stays light.
-_LAZY = ("analysis", "data", "export", "training")
+_LAZY = ("analysis", "data", "evaluation", "export", "training")
 
 
 def __getattr__(name):

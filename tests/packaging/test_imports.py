@@ -16,11 +16,29 @@ ARROWS = {
     "analysis": {"models", "layers", "preprocessing"},
     "data": {"models", "checkpoints", "layers", "preprocessing"},
     "training": {"models", "checkpoints", "layers", "preprocessing"},
+    "evaluation": {"models", "layers"},
     "export": {"models", "checkpoints", "layers", "preprocessing", "data"},
-    "recipes": {"models", "checkpoints", "layers", "preprocessing", "data", "training", "export", "analysis"},
+    "recipes": {
+        "models",
+        "checkpoints",
+        "layers",
+        "preprocessing",
+        "data",
+        "training",
+        "evaluation",
+        "export",
+        "analysis",
+    },
 }
 SHARED = {"_backend", "_optional", "_tensorflow", "_version"}  # private helpers, for every room
-BACKEND_FREE = ("layers", "checkpoints", "models", "preprocessing", "analysis")  # no TensorFlow, no other backend
+BACKEND_FREE = (
+    "layers",
+    "checkpoints",
+    "models",
+    "preprocessing",
+    "analysis",
+    "evaluation",
+)  # no TensorFlow, no other backend
 FORBIDDEN = {"tensorflow", "jax", "torch", "tf_keras"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "public_names.txt"
-ROOMS = ("", ".analysis", ".checkpoints", ".data", ".export", ".layers", ".models", ".training")
+ROOMS = ("", ".analysis", ".checkpoints", ".data", ".evaluation", ".export", ".layers", ".models", ".training")
 
 
 def public_names():

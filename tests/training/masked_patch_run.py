@@ -21,7 +21,7 @@ def run(strategy, accumulate, target):
     keras.utils.set_random_seed(0)
     images = np.random.default_rng(0).uniform(-1, 1, (24, 21, 25, 3)).astype("float32")
     with strategy.scope():
-        backbone = vitkeras.VisionTransformer((21, 25, 3), (7, 5), 2, 26, 2, 37, include_top=False)
+        backbone = vitkeras.VisionTransformer((21, 25, 3), (7, 5), 1, 26, 2, 37, include_top=False)
         model = masked_patch_model(backbone, target)
         optimizer = make_optimizer("adamw", WarmupDecay(3e-3, 20, 3), clip_norm=0.5)
     engine = Engine(model, optimizer, strategy, accumulate, MaskedPatchPrediction(target))

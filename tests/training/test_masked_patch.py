@@ -89,12 +89,13 @@ def test_counts_are_80_10_and_10_percent_of_the_corrupted(patches, rate, counts)
 
 def test_every_patch_is_as_likely_and_every_other_one_replaces_it():
     patches, draws = 13, 4000
-    rows = tf.map_fn(
-        lambda i: draw_corruption(5, i, patches)[0],
-        tf.range(draws),
-        fn_output_signature=tf.TensorSpec(patches, tf.int32),
-    )
-    rows = rows.numpy()
+
+    @tf.function  # an eager loop of so many draws takes minutes
+    def draw():
+        spec = tf.TensorSpec((patches,), tf.int32)
+        return tf.map_fn(lambda i: draw_corruption(5, i, patches)[0], tf.range(draws), fn_output_signature=spec)
+
+    rows = draw().numpy()
     masked, replaced, _ = corruption_counts(patches)
     share = (rows == -1).mean(axis=0)
     np.testing.assert_allclose(share, masked / patches, atol=4 * np.sqrt(0.25 / draws))
@@ -325,6 +326,7 @@ def test_every_weight_gets_a_gradient(classifier):
             assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 1e-6, weight.path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_step_compiles_with_xla_and_gives_the_same_losses(target):
     runs = []
@@ -383,11 +385,11 @@ def test_the_backbone_is_a_plain_vit_with_the_trained_weights(classifier, tmp_pa
     names = [layer.name for layer in with_head.layers]
     plain = backbone(classifier=classifier, include_top=True, classes=7)
     assert names == [layer.name for layer in plain.layers]
-    assert not with_head(x).numpy().ptp() if hasattr(np.ndarray, "ptp") else np.ptp(with_head(x).numpy()) < 1e-7
-    path = vitkeras.save_checkpoint(with_head, tmp_path / "backbone.npz")
-    loaded = vitkeras.load_checkpoint(plain, path)
+    np.testing.assert_allclose(with_head(x).numpy(), 1 / 7, atol=1e-6)
+    path = vitkeras.save_checkpoint(features, tmp_path / "backbone.npz")
+    vitkeras.load_checkpoint(plain, path, load_head=False)
     for weight, other in zip(plain.weights, with_head.weights):
-        np.testing.assert_array_equal(weight.numpy(), other.numpy(), err_msg=str(loaded))
+        np.testing.assert_array_equal(weight.numpy(), other.numpy(), err_msg=weight.path)
     model.get_layer("encoder_norm").bias.assign(np.ones(D))
     assert not features.get_layer("encoder_norm").bias.numpy().all()  # its own copy
 
