@@ -62,7 +62,7 @@ def build_model(config, classes):
     return model
 
 
-def build_engine(config, classes, steps, strategy):
+def build_engine(config, classes, steps, strategy, task=None, around=None):
     """Builds model, optimizer and engine in a strategy's scope.
 
     Args:
@@ -70,6 +70,8 @@ def build_engine(config, classes, steps, strategy):
         classes: int.
         steps: int, updates of the whole run.
         strategy: `tf.distribute.Strategy`.
+        task: what to train for; default: classification with the section loss.
+        around: function from the classifier to the model that is trained instead of it, or None (default).
 
     Returns:
         `vitkeras.training.Engine`.
@@ -79,10 +81,11 @@ def build_engine(config, classes, steps, strategy):
     from vitkeras import training
 
     choice, train = config.optimizer, config.train
-    task = training.Classification(config.loss.name, config.loss.label_smoothing)
+    task = task or training.Classification(config.loss.name, config.loss.label_smoothing)
     keras.utils.set_random_seed(train.seed)
     with strategy.scope():
         model = build_model(config, classes)
+        model = model if around is None else around(model)
         schedule = training.WarmupDecay(
             choice.learning_rate,
             total_steps=steps,

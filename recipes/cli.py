@@ -18,6 +18,7 @@ from .workdir import FINISHED, open_workdir, read_json
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multiworker")
 RESULTS = (
     "model.keras",
+    "backbone.npz",
     "classes.txt",
     "metrics.json",
     "sweep.json",

@@ -9,7 +9,17 @@ from .override import as_dict
 
 NEW, CONTINUES, FINISHED = "new", "continues", "finished"
 # What a run writes, for --overwrite; nothing else in the folder is touched.
-FILES = ("config.json", "classes.txt", "curve.png", "log.csv", "metrics.json", "model.keras", "sweep.json", "vtab.json")
+FILES = (
+    "backbone.npz",
+    "config.json",
+    "classes.txt",
+    "curve.png",
+    "log.csv",
+    "metrics.json",
+    "model.keras",
+    "sweep.json",
+    "vtab.json",
+)
 FOLDERS = ("checkpoints", "sweep", "tasks", "tensorboard")
 
 
