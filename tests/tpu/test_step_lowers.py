@@ -21,6 +21,11 @@ STEPS = [
     pytest.param(tpu_cases.relative_positions, "sgd", {}, id="relative-positions", marks=pytest.mark.slow),
     pytest.param(tpu_cases.hybrid, "sgd", {"remat": True}, id="hybrid", marks=pytest.mark.slow),
     pytest.param(tpu_cases.resnet, "adamw", {}, id="resnet", marks=pytest.mark.slow),
+    pytest.param(tpu_cases.masked_patches, "adamw", {"remat": True}, id="masked-patches"),
+    pytest.param(
+        tpu_cases.masked_colors_without_class_token, "adamw", {"accumulate": 2}, id="masked-4x4", marks=pytest.mark.slow
+    ),
+    pytest.param(tpu_cases.masked_pixels, "adamw", {}, id="masked-pixels", marks=pytest.mark.slow),
     pytest.param(tpu_cases.axial, "sgd", {}, id="axial", marks=pytest.mark.slow),
 ]
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 import vitkeras
-from vitkeras.training import Classification
+from vitkeras.training import Classification, MaskedPatchPrediction, masked_patch_model
 
 BATCH = 4  # of one replica
 IMAGE = (16, 48, 3)
@@ -48,3 +48,26 @@ def axial():
         IMAGE, patch_size=8, num_layers=1, hidden_dim=24, num_heads=3, mlp_dim=48, classes=7, classifier_activation=None
     )
     return model, Classification(), SPEC, LABELS
+
+
+def masked_patches(target="mean_color", classifier="token"):
+    backbone = vit(patch_size=8, num_layers=1, include_top=False, classifier=classifier)  # 2 x 6 patches
+    inputs = {
+        "image": SPEC,
+        "sources": tf.TensorSpec((BATCH, 12), tf.int32),
+        "positions": tf.TensorSpec((BATCH, 6), tf.int32),
+    }
+    shape, dtype = {
+        "mean_color": ((BATCH, 6), tf.int32),
+        "color_4x4": ((BATCH, 6, 16), tf.int32),
+        "pixels": ((BATCH, 6, 8 * 8 * 3), tf.float32),
+    }[target]
+    return masked_patch_model(backbone, target), MaskedPatchPrediction(target), inputs, tf.TensorSpec(shape, dtype)
+
+
+def masked_colors_without_class_token():
+    return masked_patches("color_4x4", "gap")
+
+
+def masked_pixels():
+    return masked_patches("pixels")

@@ -37,10 +37,10 @@ def feature_model(model, layer=None):
     """
     x = _output(model, layer)
     if len(x.shape) == 4:
-        x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
+        x = keras.layers.GlobalAveragePooling2D(data_format="channels_last", name="feature_pool")(x)
     elif len(x.shape) == 3:
         prefix = sum(isinstance(part, layers.ClassToken) for part in model.layers)
-        x = layers.TokenPooling("token" if prefix else "avg", prefix)(x)
+        x = layers.TokenPooling("token" if prefix else "avg", prefix, name="feature_pool")(x)
     return keras.Model(model.input, x, name=f"{model.name}_features")
 
 
