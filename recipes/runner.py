@@ -229,8 +229,9 @@ def _log(workdir, steps, batch_size, start, chief):
 
 def _announce(problem, model, steps, start):
     parts = [f"{problem.num_examples} training", *(f"{count} {split}" for split, count in problem.counts.items())]
+    classes = f", {len(problem.class_names)} classes" if problem.class_names else ""
     print(
-        f"{problem.name}: {', '.join(parts[:-1])} and {parts[-1]} images, {len(problem.class_names)} classes; "
+        f"{problem.name}: {', '.join(parts[:-1])} and {parts[-1]} images{classes}; "
         f"{model.name}: {model.count_params():,} parameters; {steps} steps"
         + (f", going on from step {start}." if start else "."),
         file=sys.stderr,
