@@ -129,7 +129,8 @@ def _fingerprint(model, key):
 
 def _read(path):
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: NumPy leaves the file open when it turns out to be damaged.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             return file["features"], file["labels"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"cached features {path!r} are damaged ({error}); delete the file.") from error

@@ -35,7 +35,7 @@ def fewshot_accuracy(train_x, train_y, test_x, test_y, l2_reg=1024.0, num_classe
     Example:
         >>> rng = np.random.default_rng(0)
         >>> labels = np.arange(60) % 3
-        >>> features = rng.normal(size=(60, 5)) + 3 * labels[:, None]
+        >>> features = rng.normal(size=(60, 5)) + 5 * np.eye(5)[labels]
         >>> fewshot_accuracy(features[:30], labels[:30], features[30:], labels[30:], l2_reg=1.0) > 0.9
         True
     """

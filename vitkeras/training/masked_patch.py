@@ -64,10 +64,10 @@ class MaskedPatchPrediction:
             )
         if self.target == "pixels":
             loss = tf.math.squared_difference(outputs, tf.cast(targets, tf.float32))
-            correct = color_levels(outputs) == color_levels(targets)
+            correct = tf.equal(color_levels(outputs), color_levels(targets))
         else:
             logits = tf.reshape(outputs, (*targets.shape, COLORS))
             loss = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-            correct = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(targets, tf.int32)
+            correct = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), tf.cast(targets, tf.int32))
         axes = tuple(range(1, loss.shape.rank))
         return tf.reduce_mean(loss, axes), tf.reduce_mean(tf.cast(correct, tf.float32), axes)
