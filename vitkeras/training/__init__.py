@@ -1,8 +1,8 @@
 """The training engine: one loop for one device and for `tf.distribute`, with the paper's optimizers and schedules."""
 
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
-from vitkeras.training.devices import make_strategy
 from vitkeras.training.checkpointing import Checkpointer, CheckpointError
+from vitkeras.training.devices import make_strategy
 from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.interrupt import StopSignal
 from vitkeras.training.logs import RunLog
