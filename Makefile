@@ -6,6 +6,10 @@ TF ?= $(if $(shell command -v nvidia-smi 2>/dev/null),tf,tf-cpu)
 EXTRAS_demo := $(TF),recipes,export
 EXTRAS_test := $(TF),recipes,export,test
 
+# Processes that share the tests; each file's tests stay together, because they share models.
+WORKERS ?= 2
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile
+
 # Other backends run the layers and models, in environments of their own without TensorFlow. Pillow is what a bicubic
 # resize is compared with.
 BACKEND_jax := ".[jax,test]" pillow
@@ -17,13 +21,13 @@ demo: .venv/installed-demo
 	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python $(PYTEST)
 
 test-quick: .venv/installed-test
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python $(PYTEST) -m "not slow"
 
 test-jax test-torch: test-%: .venv-%/installed
-	KERAS_BACKEND=$* .venv-$*/bin/python -m pytest tests/layers tests/models
+	KERAS_BACKEND=$* .venv-$*/bin/python $(PYTEST) tests/layers tests/models
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
