@@ -15,16 +15,16 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 BACKEND_jax := ".[jax,test]" pillow
 BACKEND_torch := ".[test]" torch pillow
 
-.PHONY: demo test test-quick test-jax test-torch lint wheel-check clean
+.PHONY: demo test test-slow test-jax test-torch lint wheel-check clean
 
 demo: .venv/installed-demo
 	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
 
 test: .venv/installed-test
-	$(BIN)/python $(PYTEST)
-
-test-quick: .venv/installed-test
 	$(BIN)/python $(PYTEST) -m "not slow"
+
+test-slow: .venv/installed-test
+	$(BIN)/python $(PYTEST) -m slow
 
 test-jax test-torch: test-%: .venv-%/installed
 	KERAS_BACKEND=$* .venv-$*/bin/python $(PYTEST) tests/layers tests/models
