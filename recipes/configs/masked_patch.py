@@ -4,15 +4,34 @@ The paper pre-trained on JFT-300M, which nobody else has: give any large set wit
 nor clipping, so that there is none.
 """
 
-from ..config import (
-    DataConfig,
-    FinetuneConfig,
-    MaskConfig,
-    MaskedPatchConfig,
-    ModelConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from dataclasses import dataclass, field
+
+from ..config import DataConfig, FinetuneConfig, ModelConfig, OptimizerConfig, TrainConfig
+
+
+@dataclass(frozen=True)
+class MaskConfig:
+    """What masked-patch prediction corrupts and predicts.
+
+    Attributes:
+        target: "mean_color", "color_4x4" or "pixels".
+        rate: share of the patches that is corrupted.
+    """
+
+    target: str = "mean_color"
+    rate: float = 0.5
+
+
+@dataclass(frozen=True)
+class MaskedPatchConfig:
+    """A pre-training without labels (paper appendix B.1.2)."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    mask: MaskConfig = field(default_factory=MaskConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
 
 _CIFAR_MODEL = ModelConfig("vit_ti16", patch_size=4, num_layers=4, hidden_dim=96, num_heads=3, mlp_dim=192)
 _CIFAR_DATA = DataConfig("tfds:cifar10", image_size=(32, 32), crop_area=(0.5, 1.0))
