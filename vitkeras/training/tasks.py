@@ -68,7 +68,7 @@ class Classification:
                 f"received {targets.dtype.name} {tuple(targets.shape)}."
             )
         labels = tf.argmax(targets, axis=-1, output_type=tf.int32) if dense else tf.cast(targets, tf.int32)
-        correct = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == labels, tf.float32)
+        correct = tf.cast(tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), labels), tf.float32)
         if self.loss == "softmax" and not dense and not self.label_smoothing:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits), correct
         targets = tf.cast(targets, tf.float32) if dense else tf.one_hot(targets, classes)  # (B, K)
