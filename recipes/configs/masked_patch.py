@@ -100,4 +100,5 @@ def _finetune_cifar_small():
     )
 
 
+_finetune_cifar_small.__name__ = "cifar_small"  # masked_patch has one of that name, too
 FINETUNE = {"cifar_small": _finetune_cifar_small}

@@ -71,7 +71,7 @@ def test_adamw_equals_numpy_and_decays_kernels_only():
     "mask, decayed",
     [
         (None, {"head/kernel", "block/Dense_0/kernel"}),
-        ("head/.*", {"head/kernel", "head/bias"}),
+        ("head/.*", {"head/kernel", "head/bias", "head/no_kernel"}),
         (r".*kernel$", {"head/kernel", "block/Dense_0/kernel", "head/no_kernel"}),
         ("kernel", set()),
     ],

@@ -15,7 +15,9 @@ def distribute_training(dataset, strategy, accumulate):
     if callable(dataset):
 
         def on_one_host(context):
-            return _checked(dataset(context), accumulate, "accumulate")
+            own = _checked(dataset(context), accumulate, "accumulate")
+            # Of a set that may end, workers would get batches of no static size, for the last one.
+            return own.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
         return strategy.distribute_datasets_from_function(on_one_host)
     parts = strategy.num_replicas_in_sync * accumulate

@@ -122,8 +122,8 @@ class Engine:
 
         Args:
             dataset: `tf.data.Dataset` of (inputs, targets), global batches of a static size. Or a function of a
-                `tf.distribute.InputContext` that returns the data set of one host: batches of one replica's size,
-                from the host's own part of the data.
+                `tf.distribute.InputContext` that returns the data set of one host: endless batches of one replica's
+                size, from the host's own part of the data.
 
         Raises:
             ValueError: if the batch isn't static or not a multiple of the replicas times `accumulate`.

@@ -6,6 +6,7 @@ its gradients belong to another network than its loss; here both passes get the 
 """
 
 import contextlib
+import inspect
 
 import keras
 
@@ -47,14 +48,16 @@ def rematerialized(model):
 def _twice(block, call):
     """The call of `block` as a function of its inputs, weights and random states, run again for its gradient."""
     states, weights = seed_states(block), block.trainable_variables
+    takes_training = "training" in inspect.signature(call).parameters  # a residual unit is the same in both
+    keywords = {"training": True} if takes_training else {}
 
     def rematerialized_call(x, training=None):
-        if not training:
+        if takes_training and not training:
             return call(x, training=training)
 
         def compute(x, seeds, values):
             with keras.StatelessScope([*zip(states, seeds), *zip(weights, values)]):
-                return call(x, training=True)
+                return call(x, **keywords)
 
         seeds = [state.value + 0 for state in states]
 
