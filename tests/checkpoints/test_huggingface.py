@@ -126,10 +126,20 @@ def test_a_folder_of_something_else(tmp_path):
         vitkeras.from_checkpoint(tmp_path)
 
 
-def test_the_normalisation_beside_the_weights_is_folded(golden, hf_folder, assert_close):
+def test_another_scale_of_pixels_is_refused(hf_folder):
+    folder = hf_folder()
+    (folder / "preprocessor_config.json").write_text(json.dumps({"rescale_factor": 1 / 127.5}))
+    with pytest.raises(
+        ValueError, match="its preprocessor_config.json must be 1/255, received 0.00784"
+    ):
+        vitkeras.from_checkpoint(folder)
+
+
+@pytest.mark.parametrize("said", [{"do_normalize": True}, {}], ids=["said", "default"])
+def test_the_normalisation_beside_the_weights_is_folded(golden, hf_folder, assert_close, said):
     folder = hf_folder()
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    settings = {"do_normalize": True, "image_mean": mean, "image_std": std}
+    settings = {**said, "image_mean": mean, "image_std": std}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     with np.load(hugging_face(golden) / "io.npz") as io:
         inputs, logits = io["input"], io["logits"]

@@ -134,7 +134,7 @@ def test_sixteen_positions_of_the_first_names_are_no_square_without_a_class_toke
     """3 x 5 patches and a class token, or 4 x 4 patches: only a given grid decides."""
     arrays[POSITION] = rng.normal(size=(1, 16, 48)).astype("float32")
     path = save(arrays)
-    with pytest.raises(ValueError, match="holds 15 positions, which may form more than one grid"):
+    with pytest.raises(ValueError, match="holds 16 positions, which may form more than one grid"):
         vitkeras.load_checkpoint(make(image=(64, 64)), path)
     for grid, first in (((3, 5), arrays[POSITION][0, 0]), ((4, 4), np.zeros(48))):
         model = vitkeras.from_checkpoint(path, position_grid=grid)

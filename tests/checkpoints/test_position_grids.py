@@ -54,7 +54,7 @@ def test_an_ambiguous_grid_is_asked_for(file_of, make, snapshot, file_grid, mode
     model = make(image=(16 * model_grid[0], 16 * model_grid[1]))
     before, count = snapshot(model), file_grid[0] * file_grid[1]
     message = (
-        f"{POSITION!r} holds {count} positions, which may form more than one grid while the model's is {model_grid}"
+        f"{POSITION!r} holds {count + 1} positions, which may form more than one grid while the model's is {model_grid}"
     )
     with pytest.raises(ValueError, match=re.escape(message) + r": pass position_grid=\(h, w\) for the file's"):
         vitkeras.load_checkpoint(model, path)

@@ -65,7 +65,7 @@ def test_a_deeper_file_names_the_blocks_too_many(refused, save, arrays):
 
 def test_a_file_without_class_token_names_what_is_missing(refused, golden):
     text = refused(golden.path("vit_gap"), "(2 faults): missing 'cls'; ")
-    assert f"{POSITION!r} holds 3 positions" in text
+    assert f"{POSITION!r} holds 4 positions" in text
 
 
 def test_a_model_with_foreign_weights_is_refused(save, arrays, make, refused):

@@ -27,17 +27,18 @@ def check_facts(model, view):
             )
 
 
-def check_head(model, view, loads_head):
-    """Contradictions about the head, said in the user's terms."""
+def check_head(model, view, loads_head, slots):
+    """Contradictions about the head, said in the user's terms; what is simply damaged is left to `check_schema`."""
     entry = view.entries.get("head/kernel")
-    if not loads_head:
+    others = {slot.key for slot in slots}.difference(HEAD_KEYS)
+    if not loads_head or others - set(view.entries) or (entry is None) != ("head/bias" not in view.entries):
         return
     classes = model.get_layer("head").units
     if entry is None:
         raise ValueError(
             f"checkpoint {view.path!r} has no head; use include_top=False, or load_checkpoint(..., load_head=False)."
         )
-    if len(entry.shape) == 2 and entry.shape[1] != classes:
+    if len(entry.shape) == 2 and entry.shape[1] != classes and view.entries["head/bias"].shape == entry.shape[1:]:
         raise ValueError(
             f"classes must be {entry.shape[1]}, the head of checkpoint {view.path!r}, received {classes}; for another "
             "number load with include_top=False or load_head=False, or use vitkeras.with_new_head afterwards."
@@ -50,6 +51,14 @@ def check_head(model, view, loads_head):
             f"representation_size={representation.shape[1]} to keep it, or drop both with include_top=False or "
             "load_head=False."
         )
+
+
+def check_halves(view):
+    """A head that the model doesn't take must be whole all the same: half of one is a damaged file."""
+    for layer in ("pre_logits", "head"):
+        missing = [part for part in ("kernel", "bias") if f"{layer}/{part}" not in view.entries]
+        if len(missing) == 1:
+            refuse(view, [f"missing {view.name(f'{layer}/{missing[0]}')!r}"])
 
 
 def check_schema(view, slots, loads_head, resize, fit):

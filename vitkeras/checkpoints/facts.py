@@ -127,6 +127,11 @@ def _transformer(view, position_grid, num_heads):
         raise ValueError(f"checkpoint {view.path!r}: its blocks must be numbered from 0, received {sorted(indices)}.")
     grid = read_grid(view, None if position_grid is None else pair(position_grid, "position_grid"))
     has_positions = POSITION_KEY in view.entries
+    if has_positions and grid is None and position_grid is not None:
+        raise ValueError(
+            f"position_grid must hold the positions of checkpoint {view.path!r}, array {view.name(POSITION_KEY)!r} of "
+            f"shape {view.entries[POSITION_KEY].file_shape} (beside one for a class token), received {position_grid!r}."
+        )
     if has_positions and grid is None:
         raise ValueError(
             f"checkpoint {view.path!r}, array {view.name(POSITION_KEY)!r} of shape "
@@ -153,6 +158,11 @@ def _heads(view, hidden_dim, num_heads):
     if told is not None:
         if num_heads not in (None, told):
             raise ValueError(f"num_heads must be {told}, that of checkpoint {view.path!r}, received {num_heads!r}.")
+        if hidden_dim % told:
+            raise ValueError(
+                f"checkpoint {view.path!r}, array {view.name('embedding/kernel')!r}: its width must be a multiple of "
+                f"the file's {told} heads, received {hidden_dim}."
+            )
         return told
     if num_heads is None and hidden_dim not in WIDTHS:
         raise ValueError(

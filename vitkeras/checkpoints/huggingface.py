@@ -155,7 +155,7 @@ def _facts(file, entries):
     values = {"num_attention_heads": int, "layer_norm_eps": float}
     for key, kind in values.items():
         value = settings.get(key)
-        if type(value) not in (int, kind) or value <= 0:
+        if type(value) not in (int, kind) or not 0 < value < float("inf"):
             raise ValueError(
                 f"checkpoint {file.path!r}: {key} of its config.json must be a positive {kind.__name__}, received "
                 f"{value!r}."
@@ -165,7 +165,13 @@ def _facts(file, entries):
     size = (size, size) if type(size) is int else tuple(size) if isinstance(size, list) else None
     processor = read_settings(file.path, "preprocessor_config.json")
     mean = std = None
-    if processor.get("do_normalize", False):
+    if processor.get("do_normalize", True):  # the library's default
+        factor = processor.get("rescale_factor", 1 / 255)
+        if type(factor) not in (int, float) or not abs(255 * factor - 1) < 1e-5:
+            raise ValueError(
+                f"checkpoint {file.path!r}: rescale_factor of its preprocessor_config.json must be 1/255, received "
+                f"{factor!r}; give input_mean and input_std for pixels of 0...1 to a copy without that file."
+            )
         mean, std = normalisation(
             file.path, "preprocessor_config.json", processor.get("image_mean"), processor.get("image_std")
         )

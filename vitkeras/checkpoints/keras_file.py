@@ -70,6 +70,9 @@ def _check_classes(path, config):
         value = stack.pop()
         if isinstance(value, dict):
             module, name = value.get("module"), value.get("class_name")
+            package, mark, _ = str(value.get("registered_name")).partition(">")
+            if mark and package not in TRUSTED:  # found by that name among the process's classes, whatever the module
+                module, name = package, value["registered_name"]
             if name == "__lambda__" or (module is not None and str(module).split(".")[0] not in (*TRUSTED, "builtins")):
                 raise ValueError(
                     f"checkpoint {path!r} names the class {name!r} of {module!r}; only those of {TRUSTED} are loaded."
@@ -152,6 +155,8 @@ def _check_arrays(path, model):
         names.append(name)
         if item.external or item.is_virtual:
             faults.append(f"array {name!r} keeps its data in another file")
+        if item.dtype.kind in "iub":
+            faults.append(f"array {name!r} must be floating point, received {item.dtype}")
         if item.size > largest:
             faults.append(f"array {name!r} must have at most {largest} values, received {item.size}")
 

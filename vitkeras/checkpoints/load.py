@@ -3,7 +3,7 @@
 import warnings
 
 from vitkeras import layers
-from vitkeras.checkpoints.check import check_facts, check_head, check_schema, check_values
+from vitkeras.checkpoints.check import check_facts, check_halves, check_head, check_schema, check_values
 from vitkeras.checkpoints.google import google_slots
 from vitkeras.checkpoints.handover import hand_over
 from vitkeras.checkpoints.open import open_checkpoint
@@ -70,8 +70,9 @@ def load_view(model, view, notes, load_head=True, position_grid=None, input_mean
     fit = InputFit(view, slots, input_mean, input_std)
     resize = PositionResize(model, view, position_grid)
     check_facts(model, view)
-    check_head(model, view, loads_head)
+    check_head(model, view, loads_head, slots)
     check_schema(view, slots, loads_head, resize, fit)
+    check_halves(view)
     groups = _by_source(view, slots)
     notes += check_values(view, groups)
     for source, members in groups:

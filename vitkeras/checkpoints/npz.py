@@ -89,6 +89,8 @@ class NpzFile(ArrayFile):
                     raise ValueError(f"format version {version} is not known")
                 shape, by_columns, dtype = _HEADER_READERS[version](stream)
                 header_size = stream.tell()
+                if any(side < 0 for side in shape):
+                    raise ValueError(f"its shape {shape} has a negative side")
         except _DAMAGE as error:
             raise ValueError(f"{self._where(info)}: damaged or not a NumPy array ({error}).") from error
         if dtype.hasobject:

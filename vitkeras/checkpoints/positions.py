@@ -83,7 +83,7 @@ class PositionResize:
             self.fault = f"position_grid must hold the {count} positions of the file, received {position_grid}"
         else:
             self.fault = (
-                f"{name!r} holds {count} positions, which may form more than one grid while the model's is "
+                f"{name!r} holds {entry.shape[1]} positions, which may form more than one grid while the model's is "
                 f"{self.layer.grid_size}: pass position_grid=(h, w) for the file's"
             )
 

@@ -69,7 +69,7 @@ def list_weights(variant=None):
     """Prints the published files, and returns them.
 
     Args:
-        variant: str or None. Such as "vit_b16"; None (default) lists those of every variant.
+        variant: str or None. Such as "vit_b16" or "ViTB16"; None (default) lists those of every variant.
 
     Returns:
         List of `PublishedFile`; the attribute `name` is what `weights=` takes.
@@ -82,9 +82,11 @@ def list_weights(variant=None):
         variant  weights               pixels  classes   MiB  ImageNet top-1
         vit_h14  imagenet21k/ViT-H_14     224    21843  2519               -
     """
+    known = sorted({entry.variant for entry in PUBLISHED})
+    if isinstance(variant, str):  # "ViTB16", the function's name, is vit_b16
+        variant = next((name for name in known if _plain(name) == _plain(variant)), variant)
     entries = list(PUBLISHED) if variant is None else published_files(variant)
     if not entries:
-        known = sorted({entry.variant for entry in PUBLISHED})
         nearest = difflib.get_close_matches(str(variant), known, n=3, cutoff=0) or known[:3]
         raise ValueError(f"variant must be one with published files, received {variant!r}; nearest: {nearest}.")
     rows = [("variant", "weights", "pixels", "classes", "MiB", "ImageNet top-1")]
@@ -98,3 +100,8 @@ def list_weights(variant=None):
         numbers = [text.rjust(width) for text, width in zip(row[2:], widths[2:])]
         print("  ".join(texts + numbers))
     return entries
+
+
+def _plain(name):
+    """A variant's or its function's name without what the two write differently."""
+    return name.lower().replace("_", "").replace("vit", "")

@@ -27,6 +27,7 @@ def save_checkpoint(model, path, overwrite=False):
         The path, str.
 
     Raises:
+        FileNotFoundError: if the path's folder doesn't exist.
         ValueError: if the path has another suffix, or the model has weights that the layout has no name for.
         FileExistsError: if there is such a file and `overwrite` is False.
 
@@ -43,6 +44,9 @@ def save_checkpoint(model, path, overwrite=False):
     path = os.fspath(path)
     if not path.endswith(".npz"):
         raise ValueError(f"path must end in .npz, received {path!r}.")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"the folder of path must exist, received {path!r}.")
     slots = sorted(google_slots(model), key=lambda slot: slot.key)  # the original's order: its trees are sorted
     if os.path.exists(path) and not overwrite:
         raise FileExistsError(f"{path!r} exists; pass overwrite=True to replace it.")
