@@ -129,9 +129,7 @@ def test_a_folder_of_something_else(tmp_path):
 def test_another_scale_of_pixels_is_refused(hf_folder):
     folder = hf_folder()
     (folder / "preprocessor_config.json").write_text(json.dumps({"rescale_factor": 1 / 127.5}))
-    with pytest.raises(
-        ValueError, match="its preprocessor_config.json must be 1/255, received 0.00784"
-    ):
+    with pytest.raises(ValueError, match="its preprocessor_config.json must be 1/255, received 0.00784"):
         vitkeras.from_checkpoint(folder)
 
 
