@@ -91,3 +91,18 @@ def test_a_grid_that_does_not_hold_the_positions(arrays, save):
 @pytest.mark.parametrize("name", ["ViTB16", "vit_b16", "R50ViTB16"])
 def test_a_functions_name_lists_its_files(name):
     assert vitkeras.list_weights(name)
+
+
+@pytest.mark.parametrize(
+    "key, cut, shape",
+    [
+        ("Transformer/encoderblock_0/MlpBlock_3/Dense_0/kernel", np.s_[:, :-1], "(48, 96)"),
+        ("embedding/kernel", np.s_[..., :-1], "(16, 16, 3, 48)"),
+        ("Transformer/encoderblock_0/LayerNorm_0/scale", np.s_[:-1], "(48,)"),
+    ],
+)
+def test_only_the_damaged_array_is_named(arrays, save, key, cut, shape):
+    arrays[key] = arrays[key][cut]
+    with pytest.raises(ValueError) as caught:
+        vitkeras.from_checkpoint(save(arrays))
+    assert f"(1 fault): {key!r} must have shape {shape}, received {arrays[key].shape}." in str(caught.value)
