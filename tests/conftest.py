@@ -94,9 +94,9 @@ class _WholeCalls:
     def __getattr__(self, name):
         return getattr(self._layer, name)
 
-    def __call__(self, x):
+    def __call__(self, x, training=None):
         states = ([v.value for v in group] for group in (self.trainable_variables, self.non_trainable_variables))
-        return self.stateless_call(*states, x)[0]
+        return self.stateless_call(*states, x, training=training)[0]
 
     def _call(self, trainable, fixed, x, training=None):
         """Goes through the layer's `__call__`, which casts, unlike Keras' own `stateless_call`."""
@@ -108,17 +108,26 @@ class _WholeCalls:
             return self._layer(x, **keywords), None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def whole():
     """`whole(layer)`: the built layer or model itself, but on JAX with each call compiled as a whole.
 
     JAX compiles every operation of an eager call by itself and for each shape, some 50 ms each, while the whole call
-    takes as long as a few of them. The contract's and the families' `test_compiled_equals_eager` hold the two to the
-    same numbers, so that other tests need not pay for eager calls on JAX. On other backends nothing changes.
+    takes as long as a few of them, half of it without the compiler's optimisations. The contract's and the families'
+    `test_compiled_equals_eager`, which have them, hold the two kinds of call to the same numbers, so that other tests
+    need not pay for eager calls on JAX. On other backends nothing changes.
     """
     import keras
 
-    return _WholeCalls if keras.backend.backend() == "jax" else lambda layer: layer
+    if keras.backend.backend() != "jax":
+        yield lambda layer: layer
+        return
+    import jax
+
+    setting = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield _WholeCalls
+    jax.config.update("jax_disable_most_optimizations", setting)
 
 
 @pytest.fixture

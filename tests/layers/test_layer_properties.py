@@ -74,7 +74,7 @@ DROPPING = {
 
 
 @pytest.mark.parametrize("make", DROPPING.values(), ids=DROPPING)
-def test_dropout_is_active_only_while_training_and_only_with_a_rate(tokens, make):
+def test_dropout_is_active_only_while_training_and_only_with_a_rate(tokens, make, whole):
     quiet, noisy = make(0.0), make(0.5)
     for layer in (quiet, noisy):
         layer(tokens)
@@ -83,7 +83,7 @@ def test_dropout_is_active_only_while_training_and_only_with_a_rate(tokens, make
     np.testing.assert_array_equal(numpy(quiet(tokens, training=True)), expected)
     np.testing.assert_array_equal(numpy(noisy(tokens, training=False)), expected)
     np.testing.assert_array_equal(numpy(noisy(tokens)), expected)
-    assert (numpy(noisy(tokens, training=True)) != expected).any()
+    assert np.abs(numpy(whole(noisy)(tokens, training=True)) - expected).max() > 1e-3  # beyond rounding
 
 
 def test_the_qkv_projections_have_no_dropout(tokens):
