@@ -73,7 +73,7 @@ def test_a_weights_file_of_integers_is_refused(tmp_path, make):
         values = np.ones(file[name].shape, "int64")
         del file[name]
         file[name] = values
-    with pytest.raises(ValueError, match=f"array '{name}' must be floating point, received int64"):
+    with pytest.raises(ValueError, match=f"'{name}' must be floating point, received int64"):
         vitkeras.load_checkpoint(make(), path)
 
 

@@ -82,14 +82,14 @@ NO_PLACE = {
 
 @pytest.mark.parametrize("arguments, layer", NO_PLACE.values(), ids=NO_PLACE)
 def test_weights_without_a_place_are_refused(arguments, layer, make, tmp_path):
-    with pytest.raises(ValueError, match=rf"layer '{layer}' \(\w+\) has weights but no place in the original layout"):
+    with pytest.raises(ValueError, match=rf"layer '{layer}' \(\w+\) has weights without a place in the"):
         vitkeras.save_checkpoint(make(**arguments), tmp_path / "x.npz")
     assert not os.listdir(tmp_path)
 
 
 def test_axial_resnets_have_no_place(tmp_path):
     model = vitkeras.models.ResNet((32, 32, 3), (1,), 0.5, classes=7, attention_heads=4)
-    with pytest.raises(ValueError, match="layer 'block1_unit01' .* has weights but no place"):
+    with pytest.raises(ValueError, match="layer 'block1_unit01' .* has weights without a place"):
         vitkeras.save_checkpoint(model, tmp_path / "x.npz")
 
 

@@ -57,10 +57,27 @@ def test_a_position_embedding_of_another_rank(refused, save, arrays):
     refused(save(arrays), f"{POSITION!r} must have shape (1, 5, 48), received (5, 48)")
 
 
-def test_a_deeper_file_names_the_blocks_too_many(refused, save, arrays):
+def test_a_deeper_file_is_refused_in_one_sentence(refused, save, arrays):
     extra = {key.replace("block_1", "block_2"): value for key, value in arrays.items() if "block_1" in key}
-    text = refused(save({**arrays, **extra}), "(16 faults): unexpected 'Transformer/encoderblock_2/")
-    assert text.count("unexpected") == 16
+    found, own = (f"{n} encoder blocks of width 48 and MLP dimension 96" for n in (3, 2))
+    refused(save({**arrays, **extra}), f"is of another model: it has {found}, the model has {own}.")
+
+
+def test_a_variant_is_not_built_for_a_file_of_another_size(save, arrays, monkeypatch):
+    monkeypatch.setattr(vitkeras.layers, "EncoderBlock", None)
+    with pytest.raises(ValueError, match="it has 2 encoder blocks of width 48 .* the model has 12 .* of width 192 and"):
+        vitkeras.ViTTi16(weights=save(arrays))
+
+
+def test_a_hybrids_units_belong_to_its_size(golden, make, refused):
+    stem = "a ResNet of (1, 1, 1) units a stage"
+    refused(golden.path("hybrid_r111_w05_p1"), f"it has {stem} and 2 encoder blocks of width 48", make())
+
+
+def test_many_faults_are_not_all_listed(refused, save, arrays):
+    extra = {f"other/{i}": np.ones(3, "float32") for i in range(23)}
+    text = refused(save({**arrays, **extra}), "does not fit the model (23 faults): unexpected 'other/0'; ")
+    assert text.count("unexpected") == 20 and text.endswith("; and 3 more.")
 
 
 def test_a_file_without_class_token_names_what_is_missing(refused, golden):
@@ -71,7 +88,7 @@ def test_a_file_without_class_token_names_what_is_missing(refused, golden):
 def test_a_model_with_foreign_weights_is_refused(save, arrays, make, refused):
     model = make(include_top=False, pooling="token")
     composed = keras.Model(model.input, keras.layers.Dense(5, name="mine")(model.output), name="composed")
-    refused(save(arrays), "model 'composed': layer 'mine' (Dense) has weights but no place in the original", composed)
+    refused(save(arrays), "model 'composed': layer 'mine' (Dense) has weights without a place in", composed)
 
 
 # Other ways to store the same numbers.

@@ -25,7 +25,7 @@ def attention_maps(model, images):
         give (B * lines, H, N, N), N the positions of a line.
 
     Raises:
-        ValueError: if the model holds no attention layer.
+        ValueError: if it is no Keras model or holds no attention layer.
 
     Example:
         >>> import vitkeras
@@ -34,6 +34,8 @@ def attention_maps(model, images):
         >>> len(maps), maps[0].shape
         (2, (5, 3, 7, 7))
     """
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"model must be a keras.Model, received {model!r}.")
     attentions = [layer for layer in model._flatten_layers() if isinstance(layer, MultiHeadSelfAttention)]
     if not attentions:
         raise ValueError(f"model must hold a MultiHeadSelfAttention layer, {model.name!r} holds none.")

@@ -6,6 +6,7 @@ from vitkeras import layers
 from vitkeras.checkpoints.view import HEAD_KEYS, POSITION_KEY
 
 LARGEST = float(np.finfo("float32").max)
+MAX_FAULTS = 20  # that one message names
 
 
 def check_facts(model, view):
@@ -64,18 +65,27 @@ def check_halves(view):
 def check_schema(view, slots, loads_head, resize, fit):
     """Names every missing, unexpected, wrongly shaped or non-float array in one error, as the file calls it."""
     wanted = {slot.key: slot.shape for slot in slots}
-    ignored = () if loads_head else HEAD_KEYS
+    if POSITION_KEY in wanted:
+        wanted[POSITION_KEY] = resize.file_shape(wanted[POSITION_KEY])
+    if fit.key is not None:
+        wanted[fit.key] = fit.file_shape(wanted[fit.key])
+    compare(view, wanted, () if loads_head else HEAD_KEYS, resize.fault)
+
+
+def compare(view, wanted, ignored=(), grid_fault=None):
+    """Refuses a view unless it has just the arrays of `wanted`.
+
+    Args:
+        view: `CheckpointView`.
+        wanted: dict of the original's array name -> shape.
+        ignored: names that the file may have besides.
+        grid_fault: str or None, what is wrong with the position embedding instead of its shape.
+    """
     faults = [f"missing {view.name(key)!r}" for key in wanted if key not in view.entries]
     faults += [f"unexpected {e.name!r}" for key, e in view.entries.items() if key not in wanted and key not in ignored]
     for key, shape in wanted.items():
-        entry = view.entries.get(key)
-        if entry is None:
-            continue
-        if key == POSITION_KEY:
-            shape = resize.file_shape(shape)
-        elif key == fit.key:
-            shape = fit.file_shape(shape)
-        faults += _array_faults(view, entry, shape, resize.fault if key == POSITION_KEY else None)
+        if key in view.entries:
+            faults += _array_faults(view, view.entries[key], shape, grid_fault if key == POSITION_KEY else None)
     refuse(view, faults)
 
 
@@ -129,8 +139,11 @@ def _survey(view, source):
 
 
 def refuse(view, faults):
-    """Raises the one error that names all `faults`, if there are any."""
+    """Raises the one error that names the `faults`, if there are any."""
     faults = list(dict.fromkeys(faults))  # the parts of one array have their fault in common
     if faults:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
-        raise ValueError(f"checkpoint {view.path!r} does not fit the model ({count}): {'; '.join(faults)}.")
+        rest = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+        raise ValueError(
+            f"checkpoint {view.path!r} does not fit the model ({count}): {'; '.join(faults[:MAX_FAULTS] + rest)}."
+        )

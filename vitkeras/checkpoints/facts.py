@@ -4,10 +4,10 @@ Legend: N tokens, h w patch grid, D hidden dimension, H heads, P patch, C channe
 """
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 from vitkeras.checkpoints.positions import read_grid
+from vitkeras.checkpoints.sizes import MLP_AXES, WIDTH_AXES, most_told
 from vitkeras.checkpoints.view import POSITION_KEY
 from vitkeras.layers.patch_embedding import pair
 from vitkeras.layers.residual_unit import ROOT_WIDTH, body_stride
@@ -15,10 +15,6 @@ from vitkeras.layers.residual_unit import ROOT_WIDTH, body_stride
 WIDTHS = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}  # hidden dimensions of the known models -> heads
 _QUERY = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
 _EXPAND = "Transformer/encoderblock_0/MlpBlock_3/Dense_0/kernel"
-_IN_BLOCK = re.compile(r"Transformer/encoderblock_\d+/(.+)")
-# Arrays of a block that tell a size, and the axis that does.
-_TELL_WIDTH = {"LayerNorm_0/scale": 0, "LayerNorm_0/bias": 0, "LayerNorm_2/scale": 0, "LayerNorm_2/bias": 0}
-_TELL_MLP = {"MlpBlock_3/Dense_0/kernel": 1, "MlpBlock_3/Dense_0/bias": 0, "MlpBlock_3/Dense_1/kernel": 0}
 
 
 @dataclass(frozen=True)
@@ -143,8 +139,9 @@ def _transformer(view, position_grid, num_heads):
             f"{view.entries[POSITION_KEY].file_shape}: its positions form no square "
             "(beside one for a class token); pass position_grid=(h, w)."
         )
-    mlp_dim = _most_told(view, _shape(view, _EXPAND, 2)[1], _TELL_MLP)
-    hidden_dim = _most_told(view, kernel[3], _TELL_WIDTH)
+    shapes = {key: entry.shape for key, entry in view.entries.items()}
+    mlp_dim = most_told(shapes, MLP_AXES, [_shape(view, _EXPAND, 2)[1]])
+    hidden_dim = most_told(shapes, WIDTH_AXES, [kernel[3]])
     arguments = {
         "patch_size": kernel[:2],
         "num_layers": len(indices),
@@ -155,22 +152,6 @@ def _transformer(view, position_grid, num_heads):
         "position_embedding": "learned_1d" if has_positions else "none",
     }
     return arguments, grid
-
-
-def _most_told(view, first, axes):
-    """The size that most arrays of the blocks tell, so that one damaged array is named and not believed.
-
-    Args:
-        view: `CheckpointView`.
-        first: int, what the array tells that the size is usually read from.
-        axes: dict of array name in a block -> which axis tells the size.
-    """
-    told = Counter([first])
-    for key, entry in view.entries.items():
-        match = _IN_BLOCK.fullmatch(key)
-        if match and match[1] in axes and len(entry.shape) > axes[match[1]]:
-            told[entry.shape[axes[match[1]]]] += 1
-    return told.most_common(1)[0][0]
 
 
 def _heads(view, hidden_dim, num_heads):

@@ -38,8 +38,10 @@ def google_slots(model):
         List of `Slot`.
 
     Raises:
-        ValueError: if the model holds a layer with weights that the layout has no name for.
+        ValueError: if it is no Keras model, or holds a layer with weights that the layout has no name for.
     """
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"model must be a keras.Model, received {model!r}.")
     slots, block = [], 0
     for layer in model.layers:
         before = len(slots)
@@ -65,8 +67,10 @@ def google_slots(model):
         # What is left: foreign layers, relative positions, axial attention, 2-d and repeated position embeddings.
         if len(slots) - before != len(layer.weights) or _is_repeated(model, layer):
             raise ValueError(
-                f"model {model.name!r}: layer {layer.name!r} ({type(layer).__name__}) has weights but no place in the "
-                "original layout; load the plain ViT first and compose afterwards."
+                f"model {model.name!r}: layer {layer.name!r} ({type(layer).__name__}) has weights without a place in "
+                "the original's layout, which knows a ViT with 1-d positions at the stem, a hybrid or a ResNet: "
+                "compose after loading, and keep another model in Keras' own files (model.save, "
+                "keras.saving.load_model)."
             )
     return slots
 

@@ -172,9 +172,8 @@ def _facts(file, entries):
                 f"checkpoint {file.path!r}: rescale_factor of its preprocessor_config.json must be 1/255, received "
                 f"{factor!r}; give input_mean and input_std for pixels of 0...1 to a copy without that file."
             )
-        mean, std = normalisation(
-            file.path, "preprocessor_config.json", processor.get("image_mean"), processor.get("image_std")
-        )
+        keys, kernel = ("image_mean", "image_std"), entries.get("embedding/kernel")
+        mean, std = normalisation(file.path, "preprocessor_config.json", processor, keys, kernel)
     return SourceFacts(
         "Hugging Face weights",
         activation=_GELUS[act],

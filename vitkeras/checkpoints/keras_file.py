@@ -1,23 +1,38 @@
-"""Keras' own files as checkpoints: `.keras` and `.weights.h5`, checked before Keras opens them."""
+"""`.keras` files as checkpoints, checked before Keras opens them."""
 
+import io
 import json
 import math
-import os
 import zipfile
+import zlib
 
 import keras
-import numpy as np
 
-from vitkeras import layers
-from vitkeras.checkpoints.array_file import ArrayFile, ArrayHeader
+from vitkeras.checkpoints.check import compare
 from vitkeras.checkpoints.google import google_slots
-from vitkeras.checkpoints.view import CheckpointView, SourceFacts, plain
+from vitkeras.checkpoints.h5 import H5File, check_file
+from vitkeras.checkpoints.keras_layout import keras_view
+from vitkeras.checkpoints.view import SourceFacts
 
 MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
 MAX_CONFIG_BYTES = 2**26
 MAX_WEIGHTS_BYTES = 2**37
 TRUSTED = ("keras", "vitkeras")  # packages whose classes a file may name
-_BESIDE = ("optimizer", "metrics", "seed_generator", "seed_generators")
+# Fields of a layer's configuration that are the length of an axis of one of its weights.
+_SIZES = ("units", "filters", "hidden_dim", "mlp_dim", "width", "patch_size", "kernel_size", "input_dim", "output_dim")
+# What zipfile, its decompressor and the JSON parser raise on bytes that are not what they claim to be.
+_DAMAGE = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeDecodeError,
+    json.JSONDecodeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_ANY_CHANNELS = 2**14  # of what a layer was built on, where its weights don't say more
+_MAX_REASON = 300  # characters of what Keras says
 
 
 def load_keras_model(path):
@@ -31,10 +46,39 @@ def load_keras_model(path):
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, holds anything besides a model, members that are too large, or names classes of
-            other packages than Keras and this library.
+        ValueError: if it is damaged, holds anything besides a model, members that are too large, sizes that its weights
+            don't have, no layer of this library, or names classes of other packages than Keras and this library.
     """
-    _check_file(path)
+    config, file = _open(path)
+    with file:
+        _check_sizes(path, config, file)
+        try:
+            model = keras.saving.load_model(path, compile=False, safe_mode=True)
+        except Exception as error:  # h5py, zipfile and Keras each raise their own on damaged content
+            _check_against_config(path, config, file)
+            raise ValueError(f"checkpoint {path!r} is damaged or not of this version ({_short(error)}).") from error
+        if not any(type(layer).__module__.startswith("vitkeras.") for layer in model._flatten_layers()):
+            raise ValueError(
+                f"checkpoint {path!r} holds the model {model.name!r}, which has no layer of this library; load it with "
+                "keras.saving.load_model."
+            )
+        _check_count(path, model, file)
+    return model
+
+
+def keras_model_view(path):
+    """Returns the `CheckpointView` of the weights in a `.keras` file; its model isn't built.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load_keras_model`, but for what only building tells.
+    """
+    config, file = _open(path)
+    return keras_view(file, _facts(config))
+
+
+def _open(path):
+    """(configuration, `H5File`) of a `.keras` file."""
+    check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
@@ -46,126 +90,101 @@ def load_keras_model(path):
                         f"checkpoint {path!r}, member {info.filename!r}: must have at most {limit} bytes, received "
                         f"{info.file_size}."
                     )
-            config = json.loads(archive.read("config.json"))
-    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError, UnicodeDecodeError, RecursionError, EOFError) as error:
-        raise ValueError(f"checkpoint {path!r} is truncated or not a .keras file ({error}).") from error
+            config = json.loads(archive.read(MEMBERS[1]))
+            weights = io.BytesIO(archive.read(MEMBERS[2]))
+    except _DAMAGE as error:
+        raise ValueError(f"checkpoint {path!r} is truncated or not a .keras file ({_short(error)}).") from error
+    if not isinstance(config, dict) or not isinstance(config.get("config"), dict):
+        raise ValueError(f"checkpoint {path!r}: its config.json must describe a model, received {str(config)[:80]}.")
     _check_classes(path, config)
-    try:
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
-    except Exception as error:  # h5py, zipfile and Keras each raise their own on damaged content
-        raise ValueError(f"checkpoint {path!r} is damaged or not of this version ({error}).") from error
+    return config, H5File(path, weights)
 
 
-def _check_file(path):
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"checkpoint {path!r} is not a file.")
-    if not os.path.getsize(path):
-        raise ValueError(f"checkpoint {path!r} is empty.")
+def _short(error):
+    """The innermost reason, shortened: Keras quotes whole configurations and every exception on its way."""
+    text = " ".join(str(error).split("Exception encountered:")[-1].split())
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + " ..."
 
 
-def _check_classes(path, config):
-    """Keras imports the module that a configuration names; here only of the packages that belong to a model."""
+def _walk(config):
+    """Yields each dict in a configuration."""
     stack = [config]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
-            module, name = value.get("module"), value.get("class_name")
-            package, mark, _ = str(value.get("registered_name")).partition(">")
-            if mark and package not in TRUSTED:  # found by that name among the process's classes, whatever the module
-                module, name = package, value["registered_name"]
-            if name == "__lambda__" or (module is not None and str(module).split(".")[0] not in (*TRUSTED, "builtins")):
-                raise ValueError(
-                    f"checkpoint {path!r} names the class {name!r} of {module!r}; only those of {TRUSTED} are loaded."
-                )
+            yield value
             stack.extend(value.values())
         elif isinstance(value, list):
             stack.extend(value)
 
 
-class _ModelFile(ArrayFile):
-    """The weights of a loaded model, in the place of a file's arrays."""
-
-    def __init__(self, path, model):
-        self.path = path
-        self._variables = {slot.key: slot for slot in google_slots(model)}
-        self.headers = {key: ArrayHeader(slot.shape, _float32(slot)) for key, slot in self._variables.items()}
-
-    def blocks(self, name, parts=1, multiple=1):
-        yield keras.ops.convert_to_numpy(keras.ops.cast(self._variables[name].variable, "float32")).reshape(-1)
-
-    def close(self):
-        self._variables = {}
+def _ints(value):
+    """Every int in nested lists and dicts."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        stack.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+        if isinstance(value, int):
+            yield value
 
 
-def _float32(slot):
-    return np.dtype("float32") if keras.backend.is_float_dtype(slot.variable.dtype) else np.dtype(slot.variable.dtype)
+def _check_sizes(path, config, file):
+    """No layer claims more than the longest axis of the weights, so that nothing huge is built before it is refused."""
+    longest = max((side for header in file.headers.values() for side in header.shape), default=1)
+
+    def check(layer, field, value, limit):
+        if value > limit:
+            raise ValueError(
+                f"checkpoint {path!r}: its config.json gives layer {layer.get('name')!r} {field}={value}, and the "
+                f"longest axis of its weights is {limit}."
+            )
+
+    for part in _walk(config):
+        for field in _SIZES:
+            for value in _ints(part.get(field)):
+                check(part, field, value, longest)
+        if part.get("class_name") == "PositionEmbedding" and isinstance(part.get("config"), dict):
+            check(part["config"], "grid_size", math.prod(_ints(part["config"].get("grid_size"))), longest)
+        for value in _ints(part.get("build_config")):
+            check(part.get("config") or {}, "build_config", value, max(longest, _ANY_CHANNELS))
 
 
-def model_view(path, model):
-    """Returns the `CheckpointView` of a model that was loaded from `path`."""
-    file = _ModelFile(path, model)
-    block = next((layer for layer in model.layers if isinstance(layer, layers.EncoderBlock)), None)
-    facts = SourceFacts("Keras file")
-    if block is not None:
-        facts = SourceFacts("Keras file", block.activation, block.layer_norm_epsilon, block.num_heads)
-    return CheckpointView(file, {key: plain(key, header) for key, header in file.headers.items()}, facts=facts)
+def _check_against_config(path, config, file):
+    """Names the arrays that don't fit the model of the configuration, if that can be built and has known arrays."""
+    try:
+        model = keras.saving.deserialize_keras_object(config, safe_mode=True)
+        slots = google_slots(model)
+    except Exception:  # the caller says what is wrong with the configuration
+        return
+    compare(keras_view(file), {slot.key: slot.shape for slot in slots})
 
 
-def keras_model_view(path):
-    """Returns the `CheckpointView` of a `.keras` file; see `load_keras_model`."""
-    return model_view(path, load_keras_model(path))
-
-
-def weights_file_view(path, model):
-    """Returns the `CheckpointView` of a `.weights.h5` file, read into a copy of `model`.
-
-    Args:
-        path: str.
-        model: a model of the architecture and size that the file was saved from.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, does not fit the model, or `model` is None.
-    """
-    _check_file(path)
-    if model is None:
+def _check_count(path, model, file):
+    """Keras overlooks arrays that no layer asks for."""
+    if len(file.headers) != len(model.weights):
         raise ValueError(
-            f"checkpoint {path!r} holds weights without a configuration: build the model, then use "
-            "vitkeras.load_checkpoint(model, path)."
+            f"checkpoint {path!r} must hold {len(model.weights)} arrays, those of its model {model.name!r}, received "
+            f"{len(file.headers)}."
         )
-    _check_arrays(path, model)
-    copy = keras.models.clone_model(model)
-    try:
-        copy.load_weights(path)
-    except Exception as error:  # h5py and Keras each raise their own
-        raise ValueError(f"checkpoint {path!r} does not fit the model ({error}).") from error
-    return model_view(path, copy)
 
 
-def _check_arrays(path, model):
-    """The file's arrays are as many as the model's weights, and none is larger than the largest or stored elsewhere."""
-    import h5py  # Keras' own dependency
+def _facts(config):
+    """What the configuration says of the encoder blocks."""
+    for part in _walk(config):
+        if part.get("class_name") == "EncoderBlock" and isinstance(block := part.get("config"), dict):
+            names = ("activation", "layer_norm_epsilon", "num_heads")
+            return SourceFacts("Keras file", *(block.get(name) for name in names))
+    return SourceFacts("Keras file")
 
-    largest = max((math.prod(weight.shape) for weight in model.weights), default=0)
-    names, faults = [], []
 
-    def visit(name, item):
-        if not isinstance(item, h5py.Dataset) or any(part in _BESIDE for part in name.split("/")):
-            return
-        names.append(name)
-        if item.external or item.is_virtual:
-            faults.append(f"array {name!r} keeps its data in another file")
-        if item.dtype.kind in "iub":
-            faults.append(f"array {name!r} must be floating point, received {item.dtype}")
-        if item.size > largest:
-            faults.append(f"array {name!r} must have at most {largest} values, received {item.size}")
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(visit)
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise ValueError(f"checkpoint {path!r} is truncated or not an .h5 file ({error}).") from error
-    if len(names) != len(model.weights):
-        faults.append(f"it must hold {len(model.weights)} arrays, received {len(names)}")
-    if faults:
-        raise ValueError(f"checkpoint {path!r} does not fit the model: {'; '.join(faults)}.")
+def _check_classes(path, config):
+    """Keras imports the module that a configuration names; here only of the packages that belong to a model."""
+    for part in _walk(config):
+        module, name = part.get("module"), part.get("class_name")
+        package, mark, _ = str(part.get("registered_name")).partition(">")
+        if mark and package not in TRUSTED:  # found by that name among the process's classes, whatever the module
+            module, name = package, part["registered_name"]
+        if name == "__lambda__" or (module is not None and str(module).split(".")[0] not in (*TRUSTED, "builtins")):
+            raise ValueError(
+                f"checkpoint {path!r} names the class {name!r} of {module!r}; only those of {TRUSTED} are loaded."
+            )

@@ -9,6 +9,7 @@ from vitkeras.checkpoints.handover import hand_over
 from vitkeras.checkpoints.open import open_checkpoint
 from vitkeras.checkpoints.positions import PositionResize
 from vitkeras.checkpoints.registry import find_source, lower_resolution_file
+from vitkeras.checkpoints.sizes import check_sizes, read_sizes
 from vitkeras.checkpoints.stem import InputFit
 from vitkeras.checkpoints.view import HEAD_KEYS, POSITION_KEY
 
@@ -54,7 +55,7 @@ def load_checkpoint(model, path, load_head=True, position_grid=None, input_mean=
         >>> load_checkpoint(model, "ViT-B_16-224.npz")          # doctest: +SKIP
     """
     notes = []
-    with open_checkpoint(path, model) as view:
+    with open_checkpoint(path) as view:
         load_view(model, view, notes, load_head, position_grid, input_mean, input_std)
     for note in notes:  # last, so that a filter that turns warnings into errors finds a whole model
         warnings.warn(note, stacklevel=2)
@@ -69,6 +70,7 @@ def load_view(model, view, notes, load_head=True, position_grid=None, input_mean
     loads_head = any(slot.key == "head/kernel" for slot in slots)
     fit = InputFit(view, slots, input_mean, input_std)
     resize = PositionResize(model, view, position_grid)
+    check_sizes(view, read_sizes({slot.key: slot.shape for slot in slots}))
     check_facts(model, view)
     check_head(model, view, loads_head, slots)
     check_schema(view, slots, loads_head, resize, fit)

@@ -27,6 +27,8 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+MAX_RATIO = 32
+SMALL_BYTES = 2**26  # an archive that unpacks to less may hold mostly zeros
 MAX_ARRAY_BYTES = 2**35  # no model of this architecture comes near
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -73,9 +75,18 @@ class NpzFile(ArrayFile):
                 self._members[name], self.headers[name] = info, self._header(info)
             if not self.headers:
                 raise ValueError(f"checkpoint {self.path!r} holds no arrays.")
+            self._check_ratio(sum(info.file_size for info in self._members.values()))
         except BaseException:
             self._archive.close()
             raise
+
+    def _check_ratio(self, total):
+        """Trained weights hardly compress; what unpacks to far more than the file is there to fill the memory."""
+        size = os.path.getsize(self.path)
+        if total > max(MAX_RATIO * size, SMALL_BYTES):
+            raise ValueError(
+                f"checkpoint {self.path!r} must unpack to at most {MAX_RATIO} times its {size} bytes, received {total}."
+            )
 
     def _where(self, info):
         return f"checkpoint {self.path!r}, array {info.filename!r}"

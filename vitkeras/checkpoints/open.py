@@ -2,8 +2,10 @@
 
 import os
 
+from vitkeras.checkpoints.h5 import H5File
 from vitkeras.checkpoints.huggingface import huggingface_view, is_huggingface
-from vitkeras.checkpoints.keras_file import keras_model_view, weights_file_view
+from vitkeras.checkpoints.keras_file import keras_model_view
+from vitkeras.checkpoints.keras_layout import keras_view
 from vitkeras.checkpoints.npz import NpzFile
 from vitkeras.checkpoints.original import original_view
 from vitkeras.checkpoints.safetensors import SafetensorsFile
@@ -20,13 +22,12 @@ def is_checkpoint(path):
     return os.path.isfile(path) or any(os.path.isfile(os.path.join(path, name)) for name in (WEIGHTS_NAME, INDEX_NAME))
 
 
-def open_checkpoint(path, model=None):
+def open_checkpoint(path):
     """Opens a checkpoint; its suffix tells the format, its array names the layout.
 
     Args:
         path: str or path-like: `.npz`, `.safetensors`, the index of its shards, `.keras` or `.weights.h5`, or a folder
             of Hugging Face's or timm's.
-        model: the model to be loaded; only `.weights.h5`, which doesn't say what it belongs to, needs it.
 
     Returns:
         `CheckpointView`, a context manager.
@@ -35,7 +36,7 @@ def open_checkpoint(path, model=None):
         FileNotFoundError: if there is no such file.
         ValueError: for another suffix, a damaged file, or arrays of no known layout.
     """
-    path = os.fspath(path)
+    path = as_path(path)
     if os.path.isdir(path) and not path.endswith(SUFFIXES):
         path = _in_folder(path)
     if path.endswith(".npz"):
@@ -46,11 +47,18 @@ def open_checkpoint(path, model=None):
     if path.endswith(".keras"):
         return keras_model_view(path)
     if path.endswith(".weights.h5"):
-        return weights_file_view(path, model)
+        return _view(H5File(path), keras_view)
     raise ValueError(
         f"checkpoint must be a file that ends in one of {SUFFIXES}, or a folder with {WEIGHTS_NAME} or its index, "
         f"received {path!r}."
     )
+
+
+def as_path(path, name="checkpoint"):
+    """Returns `path` as str, or raises ValueError, naming the argument, unless it is one."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"{name} must be a path, received {path!r}.")
+    return os.fspath(path)
 
 
 def _in_folder(path):

@@ -10,6 +10,7 @@ import numpy as np
 
 from vitkeras import layers
 from vitkeras.checkpoints.google import google_slots
+from vitkeras.checkpoints.open import as_path
 
 
 def save_checkpoint(model, path, overwrite=False):
@@ -41,7 +42,7 @@ def save_checkpoint(model, path, overwrite=False):
         >>> vitkeras.from_checkpoint(path).output_shape
         (None, 5, 48)
     """
-    path = os.fspath(path)
+    path = as_path(path, "path")
     if not path.endswith(".npz"):
         raise ValueError(f"path must end in .npz, received {path!r}.")
     folder = os.path.dirname(path) or "."

@@ -1,6 +1,7 @@
 """The small JSON files beside weights: read with bounds, checked by type."""
 
 import json
+import math
 import os
 
 MAX_SETTINGS_BYTES = 2**24  # 21,843 class names take some 2 MB
@@ -50,20 +51,33 @@ def unique_keys(pairs):
     return found
 
 
-def normalisation(path, name, mean, std):
+def normalisation(path, name, values, keys, kernel):
     """Returns (mean, std) as tuples of floats, or (None, None) where they are absent or the original's one half.
 
+    Args:
+        path: str, the weights file.
+        name: str, of the settings file.
+        values: dict, what it says.
+        keys: (key of the mean, key of the standard deviation).
+        kernel: `Entry` of the first kernel (P, P, C, D), which tells the number of channels, or None.
+
     Raises:
-        ValueError: if one of them is missing or isn't a list of floats.
+        ValueError: if one of them is missing, isn't a list of one finite float or one a channel, or a standard
+            deviation isn't positive.
     """
+    mean, std = (values.get(key) for key in keys)
     if mean is None and std is None:
         return None, None
-    for values in (mean, std):
-        if not isinstance(values, list) or not values or not all(type(v) in (int, float) for v in values):
+    counts = {1, kernel.shape[2]} if kernel is not None and len(kernel.shape) == 4 else {1, 3}
+    for key, numbers in zip(keys, (mean, std)):
+        fits = isinstance(numbers, list) and len(numbers) in counts and all(type(v) in (int, float) for v in numbers)
+        if not fits or not all(map(math.isfinite, numbers)):
             raise ValueError(
-                f"checkpoint {path!r}: mean and std of its {name} must be lists of floats, received {mean!r} and "
-                f"{std!r}."
+                f"checkpoint {path!r}: {key} of its {name} must be a list of {' or '.join(map(str, sorted(counts)))} "
+                f"finite floats, received {numbers!r}."
             )
+    if min(std) <= 0:
+        raise ValueError(f"checkpoint {path!r}: {keys[1]} of its {name} must be positive, received {std!r}.")
     if all(value == 0.5 for value in (*mean, *std)):  # -1...1 already
         return None, None
     return tuple(float(v) for v in mean), tuple(float(v) for v in std)

@@ -34,7 +34,7 @@ class InputFit:
 
     def __init__(self, view, slots, mean, std):
         if (mean is None) != (std is None):
-            raise ValueError(f"input_mean and input_std go together, received {mean} and {std}.")
+            raise ValueError(f"input_mean and input_std go together, received {mean!r} and {std!r}.")
         if mean is None:
             mean, std = view.facts.input_mean, view.facts.input_std
         wanted = {slot.key: slot.shape for slot in slots}
@@ -95,9 +95,12 @@ def adapt_channels(kernel, channels):
 
 
 def _per_channel(value, name, channels):
-    array = np.asarray(value, "float64")
+    try:
+        array = np.asarray(value, "float64")
+    except (TypeError, ValueError):  # no number
+        array = np.full((1,), np.nan)
     if array.shape not in ((), (1,), (channels,)) or not np.isfinite(array).all():
         raise ValueError(
-            f"input_{name} must be one finite float, or one for each of {channels} channels, received {value}."
+            f"input_{name} must be one finite float, or one for each of {channels} channels, received {value!r}."
         )
     return np.broadcast_to(array, (channels,))

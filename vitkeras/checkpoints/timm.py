@@ -171,8 +171,8 @@ def _facts(file, entries):
             f"{'with' if wanted == 'token' else 'without'} a class token, received {pooling!r}."
         )
     pretrained = settings.get("pretrained_cfg", {})
-    mean, std = normalisation(file.path, "config.json", pretrained.get("mean"), pretrained.get("std"))
-    heads = model.get("num_heads")
+    mean, std = normalisation(file.path, "config.json", pretrained, ("mean", "std"), entries.get("embedding/kernel"))
+    heads = model.get("num_heads", settings.get("num_heads"))
     return SourceFacts(
         "timm weights",
         activation=_GELUS[act_layer],

@@ -7,7 +7,15 @@ import keras
 
 from vitkeras import layers
 from vitkeras.layers.mlp import check_gelu
-from vitkeras.models.parts import check_rates, check_sizes, check_top, image_input, model_input, zero_head
+from vitkeras.models.parts import (
+    check_epsilon,
+    check_rates,
+    check_sizes,
+    check_top,
+    image_input,
+    model_input,
+    zero_head,
+)
 from vitkeras.models.weights import plan_weights
 
 POOLINGS = (None, "avg", "max")
@@ -60,6 +68,7 @@ def AxialViT(
     plan = plan_weights(weights, include_top, classes, activation, layer_norm_epsilon)
     classes, activation, layer_norm_epsilon = plan.classes, plan.activation, plan.layer_norm_epsilon
     check_gelu(activation)
+    check_epsilon(layer_norm_epsilon)
     check_sizes(num_layers=num_layers, hidden_dim=hidden_dim, num_heads=num_heads, mlp_dim=mlp_dim)
     check_top(include_top, classes, pooling, POOLINGS)
     check_rates(

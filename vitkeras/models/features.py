@@ -5,6 +5,7 @@ import re
 import keras
 
 from vitkeras import layers as vit_layers
+from vitkeras.models.parts import check_model
 
 BLOCKS = (vit_layers.EncoderBlock, vit_layers.AxialEncoderBlock)
 
@@ -34,18 +35,21 @@ def features(model, layers, as_maps=True, norm=False):
         >>> [tuple(output.shape) for output in features(model, (3, -1)).outputs]
         [(None, 2, 3, 192), (None, 2, 3, 192)]
     """
+    check_model(model)
     blocks = [layer for layer in model.layers if isinstance(layer, BLOCKS)]
     is_resnet = not blocks
     if is_resnet:
         blocks = _stages(model)
     if not blocks:
         raise ValueError(f"model must hold encoder blocks or ResNet stages, {model.name!r} holds none.")
-    layers = tuple(layers)
-    if not layers or not all(isinstance(i, int) and -len(blocks) <= i < len(blocks) for i in layers):
-        raise ValueError(f"layers must hold ints in -{len(blocks)}...{len(blocks) - 1}, received {layers}.")
+    chosen = tuple(layers) if isinstance(layers, (tuple, list, range)) else ()
+    if not chosen or not all(type(i) is int and -len(blocks) <= i < len(blocks) for i in chosen):
+        raise ValueError(
+            f"layers must be a sequence of ints in -{len(blocks)}...{len(blocks) - 1}, received {layers!r}."
+        )
     if is_resnet and (norm or not as_maps):
         raise ValueError(f"as_maps=False and norm=True are for ViTs, received them for {model.name!r}.")
-    outputs = [blocks[i].output for i in layers]
+    outputs = [blocks[i].output for i in chosen]
     if norm:
         outputs = [model.get_layer("encoder_norm")(x) for x in outputs]
     if not is_resnet:

@@ -1,12 +1,11 @@
 """A file in, the ready model out: the configuration is read off the arrays."""
 
-import os
 import warnings
 
 from vitkeras.checkpoints.facts import read_facts
 from vitkeras.checkpoints.keras_file import load_keras_model
 from vitkeras.checkpoints.load import load_view
-from vitkeras.checkpoints.open import open_checkpoint
+from vitkeras.checkpoints.open import as_path, open_checkpoint
 from vitkeras.models.resnet import ResNet
 from vitkeras.models.vit import VisionTransformer
 from vitkeras.models.weights import local_path, settle_constants
@@ -66,7 +65,12 @@ def from_checkpoint(
         >>> from_checkpoint(path, position_grid=(2, 3)).input_shape
         (None, 32, 48, 3)
     """
-    path = os.fspath(local_path(path))
+    path = local_path(as_path(path) if not hasattr(path, "url") else path)
+    if path.endswith(".weights.h5"):
+        raise ValueError(
+            f"checkpoint {path!r} holds weights without a configuration: build the model, then use "
+            "vitkeras.load_checkpoint(model, path)."
+        )
     if path.endswith(".keras"):
         given = dict(input_shape=input_shape, include_top=include_top, classes=classes, pooling=pooling, name=name)
         given |= dict(activation=activation, layer_norm_epsilon=layer_norm_epsilon, num_heads=num_heads)

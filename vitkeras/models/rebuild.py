@@ -5,7 +5,7 @@ import keras
 from vitkeras import layers
 from vitkeras.layers.patch_embedding import pair
 from vitkeras.layers.position_embedding import RESIZE_METHODS
-from vitkeras.models.parts import zero_head
+from vitkeras.models.parts import check_model, check_sizes, zero_head
 
 POSITION_LAYERS = (layers.PositionEmbedding, layers.PositionEmbedding2D)
 
@@ -32,6 +32,7 @@ def at_resolution(model, image_size, method="bilinear"):
         >>> vitkeras.at_resolution(model, (384, 256)).input_shape
         (None, 384, 256, 3)
     """
+    check_model(model)
     image_size = pair(image_size, "image_size")
     if method not in RESIZE_METHODS:
         raise ValueError(f"method must be one of {tuple(RESIZE_METHODS)}, received {method!r}.")
@@ -78,8 +79,8 @@ def with_new_head(model, classes, classifier_activation="softmax"):
         >>> vitkeras.with_new_head(model, 7).output_shape
         (None, 7)
     """
-    if not isinstance(classes, int) or classes < 1:
-        raise ValueError(f"classes must be a positive int, received {classes!r}.")
+    check_model(model)
+    check_sizes(classes=classes)
     names = [layer.name for layer in model.layers]
     head = next((name for name in ("pre_logits", "head") if name in names), None)
     features = model.output if head is None else model.get_layer(head).input

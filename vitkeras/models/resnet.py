@@ -6,8 +6,9 @@ Paper section 3.1 "Hybrid Architecture" and appendix B.1. Legend: B batch, H W i
 import keras
 
 from vitkeras import layers
+from vitkeras.checkpoints.sizes import Sizes
 from vitkeras.layers.residual_unit import GROUPS, ROOT_WIDTH
-from vitkeras.models.parts import check_sizes, check_top, image_input, model_input, zero_head
+from vitkeras.models.parts import check_sizes, check_top, check_units, image_input, model_input, zero_head
 from vitkeras.models.weights import plan_weights
 
 POOLINGS = (None, "avg", "max")
@@ -32,8 +33,7 @@ def resnet_body(image, blocks, width_factor=1.0, attention_heads=None, prefix=""
     Raises:
         ValueError: if a stage has no unit, or the width is not a multiple of GroupNorm's 32 groups.
     """
-    if not isinstance(blocks, (tuple, list)) or not all(isinstance(units, int) and units > 0 for units in blocks):
-        raise ValueError(f"{prefix}blocks must be a tuple of positive ints, units a stage, received {blocks!r}.")
+    check_units(**{f"{prefix}blocks": blocks})
     width = round(ROOT_WIDTH * width_factor)
     if width < 1 or width != ROOT_WIDTH * width_factor or width % GROUPS:
         raise ValueError(
@@ -89,7 +89,8 @@ def ResNet(
         >>> ResNet((64, 96, 3), (1, 1), 0.5, classes=7).count_params()
         121127
     """
-    plan = plan_weights(weights, include_top, classes)
+    check_units(blocks=blocks)
+    plan = plan_weights(weights, include_top, classes, sizes=Sizes(0, None, None, tuple(blocks)))
     classes = plan.classes
     check_top(include_top, classes, pooling, POOLINGS)
     if attention_heads is not None:

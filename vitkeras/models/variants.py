@@ -4,8 +4,10 @@ import difflib
 import inspect
 from dataclasses import dataclass
 
+from vitkeras.checkpoints.sizes import Sizes
 from vitkeras.layers.residual_unit import body_stride
 from vitkeras.models.axial import AxialViT
+from vitkeras.models.parts import check_image
 from vitkeras.models.resnet import ResNet
 from vitkeras.models.vit import DEFAULT_IMAGE_SIZE, VisionTransformer
 from vitkeras.models.weights import find_weights, plan_weights
@@ -16,6 +18,11 @@ class Variant:
     """A row of the table of sizes: a ViT, plain or hybrid."""
 
     builder = staticmethod(VisionTransformer)
+
+    def sizes(self, overrides):
+        """The `Sizes` of the row with other arguments."""
+        own = {**vars(self), **overrides}
+        return Sizes(*(own[key] for key in ("num_layers", "hidden_dim", "mlp_dim", "stem_blocks")))
 
     patch_size: int
     num_layers: int
@@ -37,6 +44,9 @@ class AxialVariant:
 
     builder = staticmethod(AxialViT)
 
+    def sizes(self, overrides):
+        """None: no file's layout has a place for axial attention."""
+
     patch_size: int
     num_layers: int
     hidden_dim: int
@@ -54,6 +64,10 @@ class ResNetVariant:
     """A ResNet baseline."""
 
     builder = staticmethod(ResNet)
+
+    def sizes(self, overrides):
+        """The `Sizes` of the row with other arguments."""
+        return Sizes(0, None, None, tuple(overrides.get("blocks", self.blocks)))
 
     blocks: tuple
     width_factor: float = 1.0
@@ -136,12 +150,11 @@ def build_variant(
         if argument not in parameters:
             nearest = difflib.get_close_matches(argument, parameters, n=1, cutoff=0)
             raise TypeError(f"{variant} has no argument {argument!r}; nearest: {nearest[0]!r}.")
-    if input_tensor is not None and input_shape is None:
-        input_shape = tuple(input_tensor.shape[1:])
+    input_shape = check_image(input_shape, input_tensor)
     if weights is not None:
         weights = find_weights(weights, variant, input_shape[0] if input_shape else None) or weights
     own = {key: overrides.pop(key, None) for key in ("activation", "layer_norm_epsilon")}
-    plan = plan_weights(weights, include_top, classes, **own)
+    plan = plan_weights(weights, include_top, classes, **own, sizes=row.sizes(overrides))
     if input_shape is None:
         side = getattr(weights, "image_size", DEFAULT_IMAGE_SIZE)
         from_grid = plan.grid and "patch_size" not in overrides and tuple(n * row.stride for n in plan.grid)
@@ -219,8 +232,9 @@ def _variant_function(function_name, variant, title, default_weights, source=_TA
             Default None: the resolution of the file, the lowest if several are published; 224 x 224 otherwise. Other
             than 3 channels take the file's first kernel summed (1 channel) or repeated and rescaled.
         pooling: with `include_top=False`: None (all tokens or the map, default), {poolings}.
-        classes: int or None, width of the head. Default None: that of the weights, 1000 without. Another number keeps
-            the backbone of the weights and makes a head of zeros.
+        classes: int or None, width of the head; without one it is not looked at, as in `keras.applications`. Default
+            None: that of the weights, 1000 without. Another number keeps the backbone of the weights and makes a head
+            of zeros.
         classifier_activation: "softmax" (default), or None for logits.
         name: str, the model's name.
         **kwargs: any other argument of `{row.builder.__name__}`.

@@ -6,10 +6,21 @@ Legend: B batch, h w patch grid, N = h * w patches, D hidden dimension, K classe
 import keras
 
 from vitkeras import layers
+from vitkeras.checkpoints.sizes import Sizes
 from vitkeras.layers.mlp import check_gelu
 from vitkeras.layers.patch_embedding import pair
 from vitkeras.layers.residual_unit import body_stride
-from vitkeras.models.parts import check_choice, check_rates, check_sizes, check_top, image_input, model_input, zero_head
+from vitkeras.models.parts import (
+    check_choice,
+    check_epsilon,
+    check_rates,
+    check_sizes,
+    check_top,
+    check_units,
+    image_input,
+    model_input,
+    zero_head,
+)
 from vitkeras.models.resnet import resnet_body
 from vitkeras.models.weights import plan_weights
 
@@ -109,10 +120,14 @@ def VisionTransformer(
         )
     if stem_blocks is None and stem_width_factor != 1.0:
         raise ValueError(f"stem_width_factor is for stem_blocks, received {stem_width_factor!r} without them.")
-    plan = plan_weights(weights, include_top, classes, activation, layer_norm_epsilon)
+    check_sizes(num_layers=num_layers, hidden_dim=hidden_dim, num_heads=num_heads, mlp_dim=mlp_dim)
+    if stem_blocks is not None:
+        check_units(stem_blocks=stem_blocks)
+    sizes = Sizes(num_layers, hidden_dim, mlp_dim, None if stem_blocks is None else tuple(stem_blocks))
+    plan = plan_weights(weights, include_top, classes, activation, layer_norm_epsilon, sizes)
     classes, activation, layer_norm_epsilon = plan.classes, plan.activation, plan.layer_norm_epsilon
     check_gelu(activation)
-    check_sizes(num_layers=num_layers, hidden_dim=hidden_dim, num_heads=num_heads, mlp_dim=mlp_dim)
+    check_epsilon(layer_norm_epsilon)
     check_top(include_top, classes, pooling, POOLINGS)
     if representation_size is not None:
         check_sizes(representation_size=representation_size)

@@ -9,9 +9,10 @@ from urllib.parse import unquote, urlsplit
 from vitkeras.checkpoints.download import fetch
 from vitkeras.checkpoints.facts import head_classes, representation_size
 from vitkeras.checkpoints.load import load_checkpoint, load_view
-from vitkeras.checkpoints.open import is_checkpoint, open_checkpoint
+from vitkeras.checkpoints.open import as_path, is_checkpoint, open_checkpoint
 from vitkeras.checkpoints.positions import read_grid
 from vitkeras.checkpoints.registry import find_published
+from vitkeras.checkpoints.sizes import check_sizes
 from vitkeras.checkpoints.view import SourceFacts
 
 DEFAULT_CLASSES = 1000
@@ -46,14 +47,14 @@ class Plan:
         """Loads the file, if there is one, into `model`, and returns it."""
         if self.path is not None:
             notes = []
-            with open_checkpoint(self.path, model) as view:
+            with open_checkpoint(self.path) as view:
                 load_view(model, view, notes, self.loads_head)
             for note in notes:
                 warnings.warn(note, stacklevel=3)
         return model
 
 
-def plan_weights(weights, include_top=True, classes=None, activation=None, layer_norm_epsilon=None):
+def plan_weights(weights, include_top=True, classes=None, activation=None, layer_norm_epsilon=None, sizes=None):
     """Opens what `weights` means and settles the arguments that depend on it.
 
     The file's own number of classes, GELU and epsilon hold where the caller gives None. Another number of classes
@@ -64,23 +65,26 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
         weights: None, path, address or `PublishedFile`.
         include_top: bool.
         classes, activation, layer_norm_epsilon: the caller's, or None.
+        sizes: `Sizes` of the model, or None (default) where the file is compared after building only.
 
     Returns:
         `Plan`.
 
     Raises:
         FileNotFoundError, ConnectionError: if the file is neither there nor reachable.
-        ValueError: if it is no checkpoint, or it has no head and `classes` isn't given.
+        ValueError: if it is no checkpoint or one of another size, or it has no head and `classes` isn't given.
     """
     path = local_path(weights)
-    if path is None or path.endswith(".weights.h5"):  # which doesn't say what it is
+    if path is None:
         return Plan(
-            path,
+            None,
             DEFAULT_CLASSES if classes is None else classes,
             include_top,
             **settle_constants(SourceFacts(), activation, layer_norm_epsilon),
         )
     with open_checkpoint(path) as view:
+        if sizes is not None:
+            check_sizes(view, sizes)
         own, facts, grid = head_classes(view), view.facts, read_grid(view)
         if include_top and own is None and classes is None and "head/kernel" not in view.entries:
             raise ValueError(
@@ -118,8 +122,17 @@ def find_weights(weights, variant, image_size):
         ValueError: for an unknown name; the nearest are given.
         FileNotFoundError: for a path of no file.
     """
+    if not isinstance(weights, (str, os.PathLike)) and not hasattr(weights, "url"):
+        raise ValueError(
+            f"weights must be None, a published name, a file, a folder or an address, received {weights!r}."
+        )
     if not isinstance(weights, str) or _is_address(weights) or is_checkpoint(os.path.expanduser(weights)):
         return None
+    if "://" in weights:
+        raise ValueError(
+            f"weights={weights!r}: addresses begin with http:// or https://; copy the file of another kind of address "
+            "to the disk and give its path."
+        )
     try:
         return find_published(weights, variant, image_size)
     except ValueError:
@@ -136,7 +149,7 @@ def local_path(weights):
         return fetch(weights.url, weights.path)
     if isinstance(weights, str) and _is_address(weights):
         return fetch(weights, _cached_name(weights))
-    return os.path.expanduser(os.fspath(weights))
+    return os.path.expanduser(as_path(weights, "weights"))
 
 
 def load_weights(model, weights, include_top=True, **kwargs):
