@@ -1,5 +1,7 @@
 """Intermediate features of every kind of model."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -90,9 +92,11 @@ def test_saved_and_loaded(tmp_path):
         np.testing.assert_array_equal(numpy(old), numpy(new))
 
 
-@pytest.mark.parametrize("layers", [(), (3,), (-4,), ("1",), (1.0,)])
+@pytest.mark.parametrize("layers", [(), (3,), (-4,), ("1",), (1.0,), (True,), 3, "1"])
 def test_unknown_layers(layers):
-    with pytest.raises(ValueError, match=r"layers must hold ints in -3\.\.\.2, received \("):
+    with pytest.raises(
+        ValueError, match=rf"layers must be a sequence of ints in -3\.\.\.2, received {re.escape(repr(layers))}\."
+    ):
         vitkeras.features(tiny(), layers)
 
 

@@ -121,8 +121,8 @@ ERRORS = {
 
 @pytest.mark.parametrize("kind", ["relative", "1-D at every layer", "2-D"])
 def test_positions_that_the_original_layout_has_no_place_for_are_not_loaded(kind, golden):
-    with pytest.raises(ValueError, match="original layout"):
-        FAMILIES[kind](weights=golden.path("vit_token_32x32"))
+    with pytest.raises(ValueError, match="without a place in the original's layout"):
+        vitkeras.load_checkpoint(FAMILIES[kind](), golden.path("vit_token_32x32"))
 
 
 def test_a_hybrid_takes_no_foreign_normalisation(golden):

@@ -43,7 +43,7 @@ ERRORS = {
         dict(num_layers=1, stochastic_depth_rate=1.5),
         "stochastic_depth_rate must be in [0, 1), received 1.5.",
     ),
-    "epsilon": (dict(layer_norm_epsilon=-1.0), "epsilon must be >= 0, received -1.0."),
+    "epsilon": (dict(layer_norm_epsilon=-1.0), "layer_norm_epsilon must be a number >= 0, received -1.0."),
     "image height": (
         dict(input_shape=(22, 55, 2)),
         "image height must be a multiple of the patch height 3, received 22 (remainder 1).",
