@@ -1,12 +1,9 @@
-"""What a model attends to (paper section 4.5 and appendix D.7).
+"""What a model attends to (paper section 4.5 and appendices D.7 and D.8).
 
 Legend: B batch, H heads, N tokens.
 """
 
-import keras
-import numpy as np
-
-from vitkeras.layers import MultiHeadSelfAttention
+from vitkeras.analysis.recording import record_attention
 
 
 def attention_maps(model, images):
@@ -34,26 +31,4 @@ def attention_maps(model, images):
         >>> len(maps), maps[0].shape
         (2, (5, 3, 7, 7))
     """
-    if not isinstance(model, keras.Model):
-        raise ValueError(f"model must be a keras.Model, received {model!r}.")
-    attentions = [layer for layer in model._flatten_layers() if isinstance(layer, MultiHeadSelfAttention)]
-    if not attentions:
-        raise ValueError(f"model must hold a MultiHeadSelfAttention layer, {model.name!r} holds none.")
-    maps = []
-
-    def recorded(weights_of):
-        def attention_weights(x):
-            weights = weights_of(x)
-            maps.append(weights)
-            return weights
-
-        return attention_weights
-
-    try:
-        for layer in attentions:
-            layer.attention_weights = recorded(layer.attention_weights)
-        model(images, training=False)  # called, not predicted: nothing is traced, so each value is there
-    finally:
-        for layer in attentions:
-            vars(layer).pop("attention_weights", None)  # the method of the class shows again
-    return [np.asarray(keras.ops.convert_to_numpy(weights)) for weights in maps]
+    return record_attention(model, images).maps

@@ -1,0 +1,92 @@
+"""Multiply-adds, against a count by hand and the figures of the paper."""
+
+import keras
+import numpy as np
+import pytest
+
+import vitkeras
+from vitkeras.analysis import flops
+
+JFT_IMAGES = 303e6
+
+
+def vit_by_hand(grid, patch, layers, dim, mlp, classes=0, channels=3):
+    n = 1 + grid[0] * grid[1]
+    return {
+        "patch": grid[0] * grid[1] * patch[0] * patch[1] * channels * dim,
+        "linear": layers * (4 * n * dim**2 + 2 * n * dim * mlp) + dim * classes,
+        "attention": layers * 2 * n * n * dim,
+        "convolution": 0,
+    }
+
+
+def test_a_vit_of_odd_sizes():
+    model = vitkeras.VisionTransformer((21, 55, 2), (3, 5), 3, 12, 3, 17, classes=7)
+    cost = flops(model)
+    assert cost.by_kind == vit_by_hand((7, 11), (3, 5), 3, 12, 17, 7, 2)
+    assert cost.flops == 2 * cost.macs == 2 * sum(cost.by_kind.values())
+    assert cost.parameters == model.count_params()
+
+
+# Exaflops of pre-training on JFT-300M (paper Table 6): 3 times the forward pass, an image, for so many epochs.
+@pytest.mark.parametrize("name, epochs, exaflops", [("ViTB16", 7, 224), ("R50ViTB16", 7, 274)])
+def test_table_6(name, epochs, exaflops):
+    model = getattr(vitkeras, name)(weights=None, include_top=False)
+    assert 3 * flops(model).flops * JFT_IMAGES * epochs / 1e18 == pytest.approx(exaflops, rel=0.01)
+
+
+def test_convolutions_and_units():
+    model = vitkeras.models.ResNet((64, 96, 3), (1, 1), 0.5, classes=7)
+    root = 32 * 48 * 7 * 7 * 3 * 32
+    first = 16 * 24 * (32 * 32 + 9 * 32 * 32 + 32 * 128 + 32 * 128)
+    second = 16 * 24 * 128 * 64 + 8 * 12 * (9 * 64 * 64 + 64 * 256 + 128 * 256)
+    cost = flops(model)
+    assert cost.by_kind == {"patch": 0, "linear": 256 * 7, "attention": 0, "convolution": root + first + second}
+    assert cost.parameters == model.count_params()
+
+
+def test_axial_models():
+    dim, mlp, (h, w) = 12, 17, (7, 11)
+    model = vitkeras.models.AxialViT((21, 55, 2), (3, 5), 2, dim, 3, mlp, classes=7)
+    cost = flops(model)
+    assert cost.by_kind["attention"] == 2 * 2 * dim * (h * w * w + w * h * h)
+    assert cost.by_kind["linear"] == 2 * 2 * h * w * (4 * dim**2 + 2 * dim * mlp) + dim * 7
+    resnet = vitkeras.models.ResNet((64, 96, 3), (1, 1), 0.5, classes=7, attention_heads=4)
+    # Rows of w and columns of h positions, each with relative embeddings of 2 n - 1 offsets.
+    expected = 0
+    for (h, w), dim in (((16, 24), 32), ((16, 24), 64)):
+        expected += h * dim * (2 * w * w + w * (2 * w - 1)) + w * dim * (2 * h * h + h * (2 * h - 1))
+    assert flops(resnet).by_kind["attention"] == expected
+
+
+def test_relative_positions():
+    arguments = dict(classes=7, position_embedding="relative")
+    model = vitkeras.VisionTransformer((21, 55, 2), (3, 5), 1, 12, 3, 17, **arguments)
+    assert flops(model).by_kind["attention"] == 2 * 78 * 78 * 12 + 77 * 153 * 12
+
+
+def test_another_resolution_and_a_nested_model():
+    model = vitkeras.VisionTransformer((21, 55, 2), (3, 5), 3, 12, 3, 17, classes=7)
+    larger = flops(vitkeras.at_resolution(model, (30, 65)))
+    assert larger.by_kind == vit_by_hand((10, 13), (3, 5), 3, 12, 17, 7, 2)
+    nested = keras.Sequential([keras.Input((21, 55, 2)), model, keras.layers.Dense(5)])
+    assert flops(nested).macs == flops(model).macs + 35
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="model must be a keras.Model, received 3"):
+        flops(3)
+    any_size = vitkeras.VisionTransformer((None, None, 3), 16, 1, 12, 3, 17)
+    with pytest.raises(ValueError, match="model must take images of a known size, layer 'patch_embedding' of"):
+        flops(any_size)
+    image = keras.Input((5, 4))
+    other = keras.Model(image, keras.layers.LSTM(3, name="memory")(image))
+    with pytest.raises(ValueError, match=r"layer 'memory' \(LSTM\) has weights whose products are not known"):
+        flops(other)
+
+
+def test_the_layers_are_in_the_models_order():
+    model = vitkeras.VisionTransformer((21, 55, 2), (3, 5), 2, 12, 3, 17, classes=7)
+    names = [layer.name for layer in flops(model).layers]
+    assert names.index("patch_embedding") < names.index("encoder_block_00") < names.index("head")
+    assert np.isclose(sum(layer.parameters for layer in flops(model).layers), model.count_params())

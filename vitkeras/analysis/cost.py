@@ -1,0 +1,177 @@
+"""What a model computes, by calculation: parameters and multiply-adds of each layer.
+
+Legend: B batch, N tokens, L positions of a relative embedding, D hidden dimension, M MLP dimension, h w map height and
+width, P patch, C channels, K outputs.
+"""
+
+import math
+from dataclasses import dataclass
+
+import keras
+
+from vitkeras import layers
+
+KINDS = ("patch", "linear", "attention", "convolution")
+_FREE = (
+    layers.ClassToken,
+    layers.GroupNorm,
+    layers.LayerNorm,
+    layers.PositionEmbedding,
+    layers.PositionEmbedding2D,
+)
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer of a model.
+
+    Attributes:
+        name: str.
+        parameters: int.
+        macs: dict of kind ("patch", "linear", "attention", "convolution") -> multiply-adds for one image.
+    """
+
+    name: str
+    parameters: int
+    macs: dict
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a model costs for one image.
+
+    Attributes:
+        layers: tuple of `LayerCost`, in the model's order.
+    """
+
+    layers: tuple
+
+    @property
+    def parameters(self):
+        """int, of the whole model."""
+        return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def by_kind(self):
+        """dict of kind -> multiply-adds."""
+        return {kind: sum(layer.macs.get(kind, 0) for layer in self.layers) for kind in KINDS}
+
+    @property
+    def macs(self):
+        """int, multiply-adds."""
+        return sum(self.by_kind.values())
+
+    @property
+    def flops(self):
+        """int, floating-point operations: two a multiply-add."""
+        return 2 * self.macs
+
+
+def flops(model):
+    """Counts the multiply-adds of a model's forward pass on one image.
+
+    Counted are the products of matrices and the convolutions: projections and MLPs ("linear"), the two products of the
+    attention and those with relative positions ("attention"), the patch embedding ("patch"), and convolutions
+    ("convolution"). Norms, GELU, softmax, sums and the standardisation of kernels are not: they are a few operations a
+    number. The paper's pre-training compute (Table 6) is three times the forward pass's `flops` an image.
+
+    Args:
+        model: a functional `keras.Model` with an input of known size. For another resolution take
+            `vitkeras.at_resolution(model, size)`.
+
+    Returns:
+        `Cost`; `cost.flops` is the sum.
+
+    Raises:
+        ValueError: if it is no `keras.Model` of known size, or holds a layer with matrices whose products are not
+            known.
+
+    Example:
+        >>> import vitkeras
+        >>> model = vitkeras.VisionTransformer((224, 224, 3), 16, 1, 48, 3, 96, classes=7)
+        >>> flops(model).by_kind
+        {'patch': 7225344, 'linear': 3631440, 'attention': 3725664, 'convolution': 0}
+    """
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"model must be a keras.Model, received {model!r}.")
+    rows = []
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            rows.extend(flops(layer).layers)
+            continue
+        shapes = layer.input, layer.output
+        if any(isinstance(shape, (list, tuple)) for shape in shapes) and not layer.weights:
+            continue  # sums and concatenations
+        before, after = (tuple((x[0] if isinstance(x, (list, tuple)) else x).shape) for x in shapes)
+        if layer.weights and None in (*before[1:], *after[1:]):
+            raise ValueError(
+                f"model must take images of a known size, layer {layer.name!r} of {model.name!r} has {before}."
+            )
+        rows.append(LayerCost(layer.name, layer.count_params(), _macs(layer, before, after)))
+    return Cost(tuple(rows))
+
+
+def _macs(layer, before, after):
+    """dict of kind -> multiply-adds of one layer, for the shapes of its input and output."""
+    if isinstance(layer, layers.PatchEmbedding):
+        return {"patch": math.prod(after[1:3]) * math.prod(layer.projection.kernel.shape)}
+    if isinstance(layer, layers.EncoderBlock):
+        return _block(layer, *before[1:])
+    if isinstance(layer, layers.AxialEncoderBlock):
+        height, width, dim = before[1:]
+        return _sum(_times(height, _block(layer.row, width, dim)), _times(width, _block(layer.column, height, dim)))
+    if isinstance(layer, layers.MultiHeadSelfAttention):
+        return _attention(layer, *before[1:])
+    if isinstance(layer, layers.AxialAttention):
+        return _axial(layer, *before[1:])
+    if isinstance(layer, layers.ResidualUnit):
+        return _unit(layer, before)
+    if isinstance(layer, (layers.StdConv, keras.layers.Conv2D)):
+        return _convolution(layer, after)
+    if isinstance(layer, keras.layers.Dense):
+        return {"linear": math.prod(before[1:]) * layer.units}
+    if isinstance(layer, _FREE) or not any(len(weight.shape) > 1 for weight in layer.weights):
+        return {}
+    raise ValueError(f"layer {layer.name!r} ({type(layer).__name__}) has weights whose products are not known.")
+
+
+def _block(block, count, dim):
+    return _sum(_attention(block.attention, count, dim), {"linear": 2 * count * dim * block.mlp_dim})
+
+
+def _attention(attention, count, dim):
+    products = 2 * count * count * dim
+    if attention.relative is not None:
+        length = attention.relative.length
+        products += length * (2 * length - 1) * dim
+    return {"linear": 4 * count * dim * dim, "attention": products}
+
+
+def _axial(layer, height, width, dim):
+    return _sum(_times(height, _attention(layer.row, width, dim)), _times(width, _attention(layer.column, height, dim)))
+
+
+def _convolution(layer, after):
+    return {"convolution": math.prod(after[1:3]) * math.prod(layer.kernel.shape)}
+
+
+def _unit(unit, shape):
+    total = {}
+    if unit.conv_proj is not None:
+        total = _convolution(unit.conv_proj, unit.conv_proj.compute_output_shape(shape))
+    for conv in (unit.conv1, unit.conv2, unit.conv3):
+        after = conv.compute_output_shape(shape)
+        is_axial = isinstance(conv, layers.AxialAttention)
+        total = _sum(total, _axial(conv, *shape[1:]) if is_axial else _convolution(conv, after))
+        shape = after
+        if is_axial:  # the stride is made by pooling after it
+            shape = (shape[0], *(-(-side // unit.strides) for side in shape[1:3]), shape[3])
+    return total
+
+
+def _times(count, macs):
+    return {kind: count * value for kind, value in macs.items()}
+
+
+def _sum(*parts):
+    return {kind: sum(part.get(kind, 0) for part in parts) for kind in KINDS if any(kind in part for part in parts)}
