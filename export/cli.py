@@ -6,6 +6,8 @@ import os
 import sys
 import traceback
 
+from vitkeras._data_sources import LISTED
+
 from .quiet import quiet
 
 
@@ -33,9 +35,7 @@ def _parser():
     parse.add_argument("--out", required=True, metavar="PATH", help="NAME.tflite, or a folder for a SavedModel")
     parse.add_argument("--preset", default="int8_dynamic", help="fp32 or int8_dynamic (default), for .tflite")
     parse.add_argument("--labels", metavar="TXT", help="one class name a line, written into the .tflite")
-    parse.add_argument(
-        "--data", metavar="SPEC", help="folder:PATH, tfds:NAME or digits: file and model must agree on it"
-    )
+    parse.add_argument("--data", metavar="SPEC", help=f"{LISTED}: the file and the model must agree on it")
     parse.add_argument("--json", metavar="PATH", help="write the report as JSON, too")
     parse.add_argument("--threads", type=int, default=2, help="for the check's run (default 2)")
     parse.add_argument("--overwrite", action="store_true", help="replace an existing output")

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import traceback
 
+from vitkeras._data_sources import LISTED
+
 from .override import as_dict, override
 from .runner import Stopped
 from .smoke import smoke
@@ -53,7 +55,7 @@ def parser(description, configs):
         metavar="DIR",
         help="folder of the run's results; the same command again goes on from what is there",
     )
-    parse.add_argument("--data", metavar="SPEC", help="folder:PATH, tfds:NAME, digits, ... (data.spec)")
+    parse.add_argument("--data", metavar="SPEC", help=f"{LISTED} (data.spec)")
     parse.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override, such as train.epochs=5"
     )
@@ -106,7 +108,7 @@ def launch(recipe, parse, configs, shortcuts, execute, argv):
         print(json.dumps(as_dict(config), indent=1))
         return
     if not config.data.spec and recipe != "vtab":
-        raise ValueError("--data is needed: folder:PATH, tfds:NAME, digits or another data set.")
+        raise ValueError(f"--data is needed: {LISTED}.")
     if not arguments.smoke:
         _run(recipe, config, arguments.workdir, arguments, execute, argv)
         return

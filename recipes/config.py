@@ -25,7 +25,7 @@ class DataConfig:
     """Which images, and how they are prepared.
 
     Attributes:
-        spec: "folder:PATH", "tfds:NAME", "digits" or any other that `vitkeras.data.open_dataset` takes.
+        spec: what `vitkeras.data.open_dataset` takes, such as "folder:PATH", "csv:PATH" or "tfds:NAME".
         image_size: (height, width) in pixels.
         crop_area: (least, most) share of the image that a training crop covers, or None for no crop.
         flip: whether training images are mirrored at random.

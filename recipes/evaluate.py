@@ -13,6 +13,8 @@ import sys
 
 import numpy as np
 
+from vitkeras._data_sources import LISTED
+
 from . import cli, runner
 from .configs import EVALUATE as CONFIGS
 from .loading import load_model
@@ -98,7 +100,7 @@ def _main(argv):
     if arguments.smoke:
         raise ValueError("--smoke is for the recipes that train; give --model and --data instead.")
     if not config.data.spec:
-        raise ValueError("--data is needed: folder:PATH, tfds:NAME, digits or another data set.")
+        raise ValueError(f"--data is needed: {LISTED}.")
     metrics = evaluate(config, arguments.device)
     for row in metrics["classes"]:
         if row["count"]:

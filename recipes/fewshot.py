@@ -15,6 +15,8 @@ import sys
 
 import numpy as np
 
+from vitkeras._data_sources import LISTED
+
 from . import cli, runner
 from .building import build_model
 from .config import ModelConfig, PretrainConfig
@@ -121,7 +123,7 @@ def _main(argv):
             _show(_smoke(config, folder), arguments)
         return
     if not config.data.spec:
-        raise ValueError("--data is needed: folder:PATH, tfds:NAME, digits or another data set.")
+        raise ValueError(f"--data is needed: {LISTED}.")
     _show(config, arguments)
 
 

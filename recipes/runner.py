@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from vitkeras._data_sources import LISTED
+
 from .building import build_engine
 from .override import as_dict
 from .workdir import write_json, write_text
@@ -66,7 +68,7 @@ def open_splits(config, opened=None):
             rest, dev = train.hold_out(choice.dev_fraction, config.train.seed, stratified=choice.limit is None)
         return dataclasses.replace(opened, train=train, dev=dev, train_without_dev=rest)
     if not choice.spec:
-        raise ValueError("--data is needed: folder:PATH, tfds:NAME, digits or another data set.")
+        raise ValueError(f"--data is needed: {LISTED}.")
     return data.open_dataset(
         choice.spec,
         on_bad_image=choice.on_bad_image,

@@ -83,3 +83,14 @@ def test_tfds_missing_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ImportError, match=r'data tfds:mnist needs tensorflow-datasets: pip install "vitkeras\[recip'):
         open_dataset("tfds:mnist")
+
+
+def test_every_listed_source_is_opened_by_its_own_reader(monkeypatch):
+    from vitkeras._data_sources import SOURCES
+    from vitkeras.data import DatasetSplits, sources
+
+    splits = DatasetSplits("train", "test", ("a", "b"), "one")
+    for scheme, spec in SOURCES.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(sources, f"open_{scheme}", lambda *_: splits)
+            assert sources._open(spec, "refuse", 0.2, 0) is splits

@@ -89,3 +89,12 @@ def test_the_module_runs(saved, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "int8_dynamic, image 0...255 -> logits" in done.stdout
+
+
+def test_help_lists_the_data_sources(capsys):
+    from vitkeras._data_sources import SOURCES
+
+    with pytest.raises(SystemExit):
+        run("--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert [spec for spec in SOURCES.values() if spec not in text] == []

@@ -30,7 +30,7 @@ ARROWS = {
         "analysis",
     },
 }
-SHARED = {"_backend", "_optional", "_tensorflow", "_version"}  # private helpers, for every room
+SHARED = {"_backend", "_data_sources", "_optional", "_tensorflow", "_version"}  # private helpers, for every room
 BACKEND_FREE = (
     "layers",
     "checkpoints",

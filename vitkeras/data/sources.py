@@ -4,6 +4,7 @@ import numbers
 import re
 from dataclasses import replace
 
+from vitkeras._data_sources import LISTED
 from vitkeras.data.csv_list import open_csv
 from vitkeras.data.digits import open_digits
 from vitkeras.data.folder import open_folder
@@ -108,9 +109,7 @@ def _open(spec, on_bad_image, test_fraction, seed):
         return open_tfrecord(*_with_options(rest), on_bad_image, test_fraction)
     if scheme == "mock" and rest:
         return open_mock(rest)
-    raise ValueError(
-        f"data must be folder:PATH, csv:PATH, tfds:NAME, tfrecord:GLOB, mock:HxWxK or digits, received {spec!r}."
-    )
+    raise ValueError(f"data must be {LISTED}, received {spec!r}.")
 
 
 def _with_options(text):
