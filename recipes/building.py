@@ -108,6 +108,7 @@ def build_engine(config, classes, steps, strategy, task=None, around=None):
         seed=train.seed,
         ema_decay=train.ema_decay,
         remat=train.remat,
+        jit_compile=train.jit_compile,
     )
 
 

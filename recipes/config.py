@@ -154,6 +154,8 @@ class TrainConfig:
         seed: of weights, order, crops and dropout.
         mixed_precision: bfloat16 compute with float32 weights, softmax and LayerNorm statistics.
         remat: whether blocks are computed again in the backward pass, which saves memory.
+        jit_compile: whether loss and gradients are compiled by XLA, for GPUs. A run goes on with what it began with:
+            XLA draws other dropout masks.
         ema_decay: of a moving average of the weights, such as 0.9999, which is then evaluated and saved; or None.
     """
 
@@ -169,6 +171,7 @@ class TrainConfig:
     seed: int = 0
     mixed_precision: bool = False
     remat: bool = False
+    jit_compile: bool = False
     ema_decay: float | None = None
 
     def __post_init__(self):

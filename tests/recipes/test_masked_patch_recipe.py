@@ -87,7 +87,8 @@ def test_fine_tuning_starts_from_these_weights(pretrained, tmp_path, file):
     assert np.abs(before.get_layer("position_embedding").embedding.numpy()).max() > 0.01
 
 
-def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(pretrained, tmp_path, monkeypatch):
+def stop_after_a_chunk(patch):
+    """The next run is asked to stop the second time it looks."""
     from vitkeras.training import StopSignal
 
     asked = []
@@ -96,14 +97,41 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(pretrained,
         asked.append(True)
         return len(asked) == 2
 
+    patch.setattr(StopSignal, "requested", property(requested))
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(pretrained, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(StopSignal, "requested", property(requested))
+        stop_after_a_chunk(patch)
         assert pretrain(tmp_path, "train.steps=6", "train.save_every=3") == 0
     assert not (tmp_path / "model.keras").exists() and (tmp_path / "checkpoints" / "LAST").exists()
     assert pretrain(tmp_path, "train.steps=6", "train.save_every=3") == 0
     one, other = (keras.saving.load_model(folder / "model.keras") for folder in (pretrained, tmp_path))
     for a, b in zip(one.weights, other.weights):
         np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
+
+
+@pytest.mark.parametrize("before, now", [("false", "true"), ("true", "false")])
+def test_a_run_does_not_go_on_with_another_compiler(tmp_path, monkeypatch, capsys, before, now):
+    """XLA draws other masks from the same seeds (decision 0007)."""
+    texts = ("train.steps=6", "train.save_every=3", "model.dropout_rate=0.3")
+    with monkeypatch.context() as patch:
+        stop_after_a_chunk(patch)
+        assert pretrain(tmp_path, *texts, f"train.jit_compile={before}") == 0
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    arguments = ["--config", "cifar_small", "--data", "mock:24x32x5", "--workdir", str(tmp_path)]
+    assert masked_patch.main([*arguments, *sets(*texts, f"train.jit_compile={now}")]) == 2
+    names = {"true": True, "false": False}
+    difference = f"train.jit_compile ({names[before]}, now {names[now]})"
+    assert f"holds another run: {difference}; choose another folder" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
+    # Nor does it by way of the checkpoint alone.
+    (tmp_path / "config.json").unlink()
+    assert masked_patch.main([*arguments, *sets(*texts, f"train.jit_compile={now}")]) == 2
+    assert f"is of a run with another configuration: {difference}" in capsys.readouterr().err
+    (tmp_path / "config.json").unlink()
+    assert pretrain(tmp_path, *texts, f"train.jit_compile={before}") == 0
 
 
 @pytest.mark.parametrize(
