@@ -1,4 +1,7 @@
-"""Adam against SGD for pre-training ResNets (paper appendix D.1)."""
+"""Adam against SGD for pre-training ResNets (paper appendix D.1).
+
+`docs/paper-settings.md` says what of SGD's settings could not be confirmed.
+"""
 
 from ..config import DataConfig, LossConfig, ModelConfig, OptimizerConfig, PretrainConfig, TrainConfig
 

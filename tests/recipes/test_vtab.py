@@ -1,10 +1,13 @@
 import json
+import re
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from vitkeras.recipes import vtab, vtab_tasks
+from vitkeras.recipes.runner import open_splits
 from vitkeras.recipes.vtab_tasks import TASKS, Unavailable, interval
 
 SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.num_heads=3", "model.mlp_dim=48", "model.weights=none"]
@@ -88,8 +91,10 @@ def test_intervals():
 
 @pytest.mark.filterwarnings("ignore")  # TFDS makes up records with packages of its own, which warn
 @pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.label is not None])
-def test_derived_labels_are_read_through_tfds(name):
+def test_derived_labels_are_read_through_tfds(name, monkeypatch):
     tfds = pytest.importorskip("tensorflow_datasets")
+    # Made-up sets don't say how many records they have.
+    monkeypatch.setattr(vtab_tasks, "_range", lambda builder, split, *_: (split, range(12)))
     with tfds.testing.mock_data(num_examples=12):
         splits = vtab_tasks.open_task(name)
         assert len(splits.class_names) == TASKS[name].classes
@@ -102,6 +107,74 @@ def test_derived_labels_are_read_through_tfds(name):
             if name != "clevr_count":  # a made-up record lists any number of objects
                 assert 0 <= int(record["label"]) < TASKS[name].classes
             assert images.image(record).shape[-1] == 3
+
+
+class StoredSet:
+    """A TFDS builder whose record k of a split has `split k` for an image and k as every label."""
+
+    def __init__(self, sizes):
+        splits = {split: types.SimpleNamespace(num_examples=count) for split, count in sizes.items()}
+        self.info = types.SimpleNamespace(splits=splits)
+
+    def download_and_prepare(self):
+        pass
+
+    def as_dataset(self, split, **_):
+        name, start, stop = re.fullmatch(r"(\w+)\[(\d+):(\d+)\]", split).groups()
+        assert int(stop) <= self.info.splits[name].num_examples
+        numbers = tf.data.Dataset.range(int(start), int(stop))
+        keys = ("label", "label_x_position", "label_azimuth")
+        return numbers.map(lambda k: {"image": name + " " + tf.strings.as_string(k), **dict.fromkeys(keys, k)})
+
+
+def spans(images):
+    """The images of a set as (split, first, last) of unbroken runs."""
+    runs = []
+    for record in images._make_records(images._start, images._start + images.num_examples):
+        split, number = record["image"].numpy().decode().split()
+        if runs and runs[-1][0] == split and runs[-1][2] == int(number) - 1:
+            runs[-1][2] += 1
+        else:
+            runs.append([split, int(number), int(number)])
+    return [tuple(run) for run in runs]
+
+
+@pytest.mark.parametrize(
+    "name, sizes, train, dev, test",
+    [
+        ("cifar100", {"train": 5003, "test": 7}, ("train", 0, 799), ("train", 4502, 4701), ("test", 0, 6)),
+        (
+            "dtd",
+            {"train": 1880, "validation": 307, "test": 11},
+            ("train", 0, 799),
+            ("validation", 0, 199),
+            ("test", 0, 10),
+        ),
+        ("eurosat", {"train": 2701}, ("train", 0, 799), ("train", 1620, 1819), ("train", 2160, 2700)),
+        ("dsprites_location", {"train": 3001}, ("train", 0, 799), ("train", 2400, 2599), ("train", 2700, 3000)),
+        ("smallnorb_azimuth", {"train": 811, "test": 503}, ("train", 0, 799), ("test", 0, 199), ("test", 251, 502)),
+    ],
+)
+def test_parts_are_the_benchmarks(monkeypatch, name, sizes, train, dev, test):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    monkeypatch.setattr(tfds, "builder", lambda _: StoredSet(sizes))
+    splits = open_splits(vtab.CONFIGS["vtab_dev"](), vtab_tasks.open_task(name))
+    assert spans(splits.train) == [train, dev] and splits.train.num_examples == 1000
+    assert spans(splits.train_without_dev) == [train] and spans(splits.dev) == [dev]
+    assert spans(splits.test) == [test]
+
+
+def test_what_the_thousand_leave_comes_after_them(monkeypatch):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    monkeypatch.setattr(tfds, "builder", lambda _: StoredSet({"train": 1000, "validation": 307, "test": 11}))
+    train = vtab_tasks.open_task("dtd").train
+    rest = [("train", 800, 999), ("validation", 200, 306)]
+    assert spans(train) == [("train", 0, 799), ("validation", 0, 199), *rest]
+    assert spans(train.part(798, 802, "four")) == [("train", 798, 799), ("validation", 0, 1)]
+
+
+def test_every_set_has_parts():
+    assert set(vtab_tasks.PARTS) == {task.dataset for task in TASKS.values()}
 
 
 def test_two_values_become_black_and_white():
