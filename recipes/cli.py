@@ -15,7 +15,7 @@ from vitkeras._data_sources import LISTED
 from .override import as_dict, override
 from .runner import Stopped
 from .smoke import smoke
-from .workdir import FINISHED, open_workdir, read_json
+from .workdir import FINISHED, begun_or_undone, open_workdir, read_json
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multiworker")
 RESULTS = (
@@ -122,12 +122,14 @@ def launch(recipe, parse, configs, shortcuts, execute, argv):
 
 
 def _run(recipe, config, workdir, arguments, execute, argv):
-    if open_workdir(workdir, recipe, config, arguments.overwrite) == FINISHED:
+    state = open_workdir(workdir, recipe, config, arguments.overwrite)
+    if state == FINISHED:
         metrics = read_json(os.path.join(workdir, "metrics.json"))
         print(f"this run is finished: {summary(metrics)}; its results are in {workdir}")
         return
     try:
-        metrics = execute(config, workdir, arguments)
+        with begun_or_undone(workdir, state):
+            metrics = execute(config, workdir, arguments)
     except Stopped as stopped:
         again = shlex.join(["python", "-m", f"{__package__}.{recipe}", *(a for a in argv if a != "--overwrite")])
         raise Stopped(f"{stopped}; the same command goes on from there: {again}") from None

@@ -1,5 +1,6 @@
 """The parts that a recipe's configuration is made of."""
 
+import math
 from dataclasses import dataclass, field
 
 from .override import as_dict, override
@@ -18,6 +19,14 @@ __all__ = [
     "as_dict",
     "override",
 ]
+
+
+def check_positive(section, config, *names):
+    """Raises ValueError unless each of these numbers, where it isn't None, is above 0 and finite."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{section}.{name} must be above 0 and finite, received {value}.")
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,13 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     clip_norm: float | None = 1.0
 
+    def __post_init__(self):
+        check_positive("optimizer", self, "learning_rate", "clip_norm")
+        for name in ("weight_decay", "warmup_steps"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"optimizer.{name} must be at least 0 and finite, received {value}.")
+
 
 @dataclass(frozen=True)
 class LossConfig:
@@ -176,12 +192,9 @@ class TrainConfig:
 
     def __post_init__(self):
         names = "batch_size epochs steps accumulate log_every evaluate_every save_every save_minutes keep"
-        for name in names.split():
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"train.{name} must be above 0, received {value}.")
-        if self.seed < 0:
-            raise ValueError(f"train.seed must be >= 0, received {self.seed}.")
+        check_positive("train", self, *names.split())
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"train.seed must be >= 0 and below 2**31, received {self.seed}.")
 
 
 @dataclass(frozen=True)
@@ -204,6 +217,10 @@ class SweepConfig:
     """
 
     learning_rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03)
+
+    def __post_init__(self):
+        if not all(0 < rate < math.inf for rate in self.learning_rates):
+            raise ValueError(f"sweep.learning_rates must be above 0 and finite, received {self.learning_rates}.")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from . import cli, runner
 from .configs import EVALUATE as CONFIGS
 from .loading import load_model
 from .override import as_dict
-from .workdir import write_json
+from .workdir import make_folder, write_json
 
 SHORTCUTS = {"data": "data.spec", "model": "model"}
 
@@ -101,6 +101,8 @@ def _main(argv):
         raise ValueError("--smoke is for the recipes that train; give --model and --data instead.")
     if not config.data.spec:
         raise ValueError(f"--data is needed: {LISTED}.")
+    if arguments.workdir:
+        make_folder(arguments.workdir)
     metrics = evaluate(config, arguments.device)
     for row in metrics["classes"]:
         if row["count"]:
@@ -108,7 +110,6 @@ def _main(argv):
     top5 = "" if metrics["top5"] is None else f", top-5 {100 * metrics['top5']:.2f} %"
     print(f"top-1 {100 * metrics['top1']:.2f} %{top5} of {metrics['count']} images", end="")
     if arguments.workdir:
-        os.makedirs(arguments.workdir, exist_ok=True)
         path = os.path.join(arguments.workdir, "evaluation.json")
         write_json(path, {"config": as_dict(config), **metrics})
         print(f"; {path} has every class", end="")

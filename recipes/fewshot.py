@@ -23,7 +23,7 @@ from .config import ModelConfig, PretrainConfig
 from .configs import FEWSHOT as CONFIGS
 from .loading import load_model
 from .override import as_dict
-from .workdir import write_json
+from .workdir import make_folder, write_json
 
 SHORTCUTS = {"data": "data.spec", "model": "checkpoint", "weights": "model.weights"}
 
@@ -128,13 +128,14 @@ def _main(argv):
 
 
 def _show(config, arguments):
+    if arguments.workdir:
+        make_folder(arguments.workdir)
     results = fewshot(config, arguments.device)
     print("  shots    mean     std   (percent)")
     for count, row in results["shots"].items():
         print(f"  {count:5d}  {100 * row['mean']:6.2f}  {100 * row['std']:6.2f}")
     print(f"{config.seeds} seeds, {results['count']} test images, {results['features']} features", end="")
     if arguments.workdir:
-        os.makedirs(arguments.workdir, exist_ok=True)
         path = os.path.join(arguments.workdir, "fewshot.json")
         write_json(path, {"config": as_dict(config), **results})
         print(f"; {path} has every seed", end="")

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import typing
+import zipfile
 
 from .config import PretrainConfig
 
@@ -21,8 +22,6 @@ def load_model(path, ema=False):
     Raises:
         ValueError: if there is nothing to load, a checkpoint is damaged, or it has no averaged weights.
     """
-    import keras
-
     from vitkeras import models
 
     if os.path.exists(os.path.join(path, "meta.json")):
@@ -41,8 +40,28 @@ def load_model(path, ema=False):
     if not os.path.exists(path):
         raise ValueError(f"--model must be a file or folder that exists, received {path!r}.")
     if path.endswith(".keras"):
-        return keras.saving.load_model(path, compile=False), _names_beside(path)
+        return _saved(path), _names_beside(path)
+    if os.path.isdir(path) and not any(".safetensors" in name for name in os.listdir(path)):
+        raise ValueError(
+            f"--model {path} must hold model.keras, checkpoints/, meta.json of a checkpoint or model.safetensors, "
+            "received a folder with none of them."
+        )
     return models.from_checkpoint(path, classifier_activation=None), ()
+
+
+def _saved(path):
+    """A model that Keras saved."""
+    import keras
+
+    import vitkeras  # noqa: F401  (registers the layers)
+
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"--model {path} must be a model that Keras saved, received a file that is no whole archive.")
+    try:
+        return keras.saving.load_model(path, compile=False)
+    except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise ValueError(f"--model {path} must be a model that Keras saved and can load ({reason}).") from error
 
 
 def _from_checkpoint(path, ema):

@@ -31,10 +31,10 @@ def masked_patch(config, workdir, device="auto"):
         dict, see `runner.run`.
     """
     strategy = runner.make_strategy(device)
-    return runner.run(config, problem(config, runner.open_splits(config), workdir), workdir, strategy)
+    return runner.run(config, problem(config, runner.open_splits(config)), workdir, strategy)
 
 
-def problem(config, splits, workdir):
+def problem(config, splits):
     """The `Problem` of masked-patch prediction on opened data, whose labels are not used."""
     from vitkeras import data, training
 
@@ -81,18 +81,16 @@ def problem(config, splits, workdir):
         batches,
         evaluations={part: masked(runner.eval_dataset(held_out, config))},
         build=build,
-        result=lambda model: export(model, workdir),
+        result=training.pretrained_backbone,
+        write=write_backbone,
     )
 
 
-def export(model, workdir):
-    """Writes `backbone.npz` and returns the Vision Transformer inside a trained model, without head."""
+def write_backbone(backbone, workdir):
+    """Writes `backbone.npz`, the Vision Transformer without head in the original's layout."""
     import vitkeras
-    from vitkeras import training
 
-    backbone = training.pretrained_backbone(model)
     vitkeras.save_checkpoint(backbone, os.path.join(workdir, "backbone.npz"), overwrite=True)
-    return backbone
 
 
 def patch_size_of(choice):

@@ -14,7 +14,7 @@ from vitkeras._data_sources import LISTED
 
 from .building import build_engine
 from .override import as_dict
-from .workdir import write_json, write_text
+from .workdir import discard_aside, write_json, write_text
 
 
 class Stopped(Exception):
@@ -36,6 +36,8 @@ class Problem:
         final: the same as `evaluations`, evaluated once at the end.
         result: function of the trained model that returns what `model.keras` gets, such as a backbone alone; None for
             the model as it is.
+        write: function (result, workdir) that writes more results, each under a temporary name first; only one of
+            several workers calls it. None for no more.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Problem:
     build: Callable
     final: dict = field(default_factory=dict)
     result: Callable | None = None
+    write: Callable | None = None
 
 
 def make_strategy(device):
@@ -157,10 +160,12 @@ def run(config, problem, workdir, strategy=None):
         vitkeras.training.TrainingError: if the loss stops being finite; the step is named.
     """
     from vitkeras import training
+    from vitkeras._optional import require
     from vitkeras._tensorflow import tf
     from vitkeras.training.loop import is_chief
 
     train, strategy = config.train, strategy or tf.distribute.get_strategy()
+    require("matplotlib.figure", "Matplotlib", "the learning curve")  # is drawn at the end: that would be too late
     if train.batch_size > problem.num_examples:
         raise ValueError(
             f"train.batch_size must be at most the {problem.num_examples} training images, received {train.batch_size}."
@@ -176,6 +181,8 @@ def run(config, problem, workdir, strategy=None):
     )
     start, chief = training.resume(engine, checkpointer), is_chief(strategy)
     _announce(problem, engine.model, steps, start)
+    if chief:
+        discard_aside(workdir)
     with training.StopSignal() as stop, _log(workdir, steps, train.batch_size, start, chief) as log:
         outcome = training.train(
             engine,
@@ -205,6 +212,8 @@ def run(config, problem, workdir, strategy=None):
     last = list(results.values())[-1]
     metrics = {**last, "splits": results, "steps": outcome.step, "parameters": model.count_params()}
     if chief:
+        if problem.write is not None:
+            problem.write(model, workdir)
         save(workdir, model, problem.class_names, metrics)
     return metrics
 

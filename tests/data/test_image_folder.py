@@ -191,6 +191,8 @@ def test_folders_that_are_refused(make_folder, files, message):
 
 
 def test_missing_folder(tmp_path):
+    with pytest.raises(ValueError, match="data folder must be a folder, received '.*py'"):
+        open_dataset(f"folder:{__file__}")
     with pytest.raises(ValueError, match=r"data folder must exist, received '.*nowhere'"):
         open_dataset(f"folder:{tmp_path}/nowhere")
 

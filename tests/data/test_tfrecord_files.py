@@ -144,19 +144,38 @@ def test_files_that_are_refused(write, records):
         "negative": [example(0, label=-1)],
         "unnamed": [example(k, text=False) for k in range(3)],
         "broken": [example(k, b"x") for k in range(3)],
+        "imageless": [example(k, keys=("i", "image/class/label", "t")) for k in range(3)],
+        "junk": [b"no example at all \xff\xfe"],
     })  # fmt: skip
+    texts = tf.train.Example()
+    for name in ("image/encoded", "image/class/label"):
+        texts.features.feature[name].bytes_list.value.append(b"cat")
+    write({"texts": [texts.SerializeToString()]})
+    (folder / "prose").write_text("no records at all " * 9)
     for name, message in [
         ("none*", "must name files, received"),
-        ("empty", "must hold images that can be read, received none in"),
-        ("text", "must hold tf.train.Examples ("),
-        ("cut", "is damaged behind record 7 ("),
-        ("unlabelled", "image/class/label of unlabelled record 0 must be an integer >= 0, received none"),
+        ("empty", "must hold images that can be read as image/encoded, received none in"),
+        ("text", "must hold tf.train.Examples with image/encoded of bytes and image/class/label of integers, received"),
+        ("junk", "must hold tf.train.Examples with image/encoded of bytes and image/class/label of integers, received"),
+        (
+            "texts",
+            "received others in record 0; the first record has image/class/label (bytes), image/encoded (bytes) (",
+        ),
+        ("prose", "is no TFRecord file, or damaged at its start (corrupted record at 0"),
+        ("cut", "is damaged behind record 7 (truncated record"),
+        (
+            "unlabelled",
+            "image/class/label of unlabelled record 0 must be an integer >= 0, received none; the first record has "
+            "image/encoded (bytes), l (int64), t (bytes).",
+        ),
+        ("imageless", "received none in "),
+        ("imageless", "imageless; the first record has i (bytes), image/class/label (int64), t (bytes)."),
         ("negative", "image/class/label of negative record 0 must be an integer >= 0, received -1"),
         (
             "unnamed",
             "must have class names: classes.txt or labels.txt beside it, the option classes, or image/",
         ),
-        ("broken", "must hold images that can be read, received none in"),
+        ("broken", "must hold images that can be read as image/encoded, received none in"),
         ("one", "must have at least 2 classes, received ('cat',)"),
         ("good?size=3", "takes the options image, label, text, first, classes, test, check, received size"),
         ("good?first=x", "must be an integer >= 0, received 'x'"),
@@ -167,7 +186,7 @@ def test_files_that_are_refused(write, records):
     ]:
         with pytest.raises(ValueError, match=re.escape(message)) as error:
             open_dataset(f"tfrecord:{folder}/{name}")
-        assert "\n" not in str(error.value)
+        assert "\n" not in str(error.value) and "function_node" not in str(error.value)
     (folder / "classes.txt").write_text("cat\ndog\n")
     with pytest.raises(ValueError, match=r"must be in 0\.\.\.1, the classes of .*classes.txt, received 2"):
         open_dataset(f"tfrecord:{folder}/good")

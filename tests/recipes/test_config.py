@@ -59,6 +59,27 @@ def test_bad_overrides(assignment, message):
         override(FinetuneConfig(), [assignment])
 
 
+@pytest.mark.parametrize(
+    "assignment, message",
+    [
+        ("optimizer.learning_rate=nan", "--set optimizer.learning_rate must be float, received 'nan'"),
+        ("optimizer.learning_rate=1e400", "optimizer.learning_rate must be above 0 and finite, received inf"),
+        ("optimizer.learning_rate=0", "optimizer.learning_rate must be above 0 and finite, received 0.0"),
+        ("optimizer.clip_norm=-1", "optimizer.clip_norm must be above 0 and finite, received -1.0"),
+        ("optimizer.weight_decay=-0.1", "optimizer.weight_decay must be at least 0 and finite, received -0.1"),
+        ("optimizer.warmup_steps=-2", "optimizer.warmup_steps must be at least 0 and finite, received -2"),
+        ("train.epochs=1e400", "train.epochs must be above 0 and finite, received inf"),
+        ("train.save_minutes=1e400", "train.save_minutes must be above 0 and finite, received inf"),
+        ("train.seed=5000000000", r"train.seed must be >= 0 and below 2\*\*31, received 5000000000"),
+        ("sweep.learning_rates=(0.1, -1)", r"sweep.learning_rates must be above 0 and finite, received \(0.1, -1.0\)"),
+        ("sweep.learning_rates=(0.1, nan)", "--set sweep.learning_rates must be tuple.*, received '.0.1, nan.'"),
+    ],
+)
+def test_numbers_that_no_run_can_have(assignment, message):
+    with pytest.raises(ValueError, match=message):
+        override(FinetuneConfig(), [assignment])
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_configurations_are_frozen_and_plain(name):
     config = CONFIGS[name]()
@@ -71,5 +92,5 @@ def test_configurations_are_frozen_and_plain(name):
 @pytest.mark.parametrize("name", ["batch_size", "epochs", "steps", "accumulate", "log_every", "evaluate_every"])
 @pytest.mark.parametrize("value", [0, -3])
 def test_lengths_are_positive(name, value):
-    with pytest.raises(ValueError, match=rf"train.{name} must be above 0, received {value}"):
+    with pytest.raises(ValueError, match=rf"train.{name} must be above 0 and finite, received {value}"):
         override(CONFIGS["digits"](), [f"train.{name}={value}"])

@@ -1,11 +1,12 @@
 import json
+import zipfile
 
 import keras
 import numpy as np
 import pytest
 
 from vitkeras import data
-from vitkeras.recipes import evaluate, finetune
+from vitkeras.recipes import evaluate, fewshot, finetune
 from vitkeras.recipes.loading import load_model
 
 SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)", "train.steps=9"]
@@ -79,6 +80,45 @@ def test_bad_input(workdir, capsys, arguments, message):
     arguments = [str(workdir / "model.keras") if text == "KERAS" else text for text in arguments]
     assert run(workdir, *arguments) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def damaged(tmp_path, kind):
+    """A path that no model can be loaded from."""
+    path = tmp_path / ("folder" if kind == "folder" else f"{kind}.keras")
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "cut":
+        path.write_bytes(b"PK\x03\x04 and no more")
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("notes.txt", "no model")
+    return path
+
+
+@pytest.mark.parametrize("recipe", [evaluate, fewshot])
+@pytest.mark.parametrize(
+    "kind, message",
+    [
+        ("cut", "must be a model that Keras saved, received a file that is no whole archive."),
+        ("other", "must be a model that Keras saved and can load ("),
+        ("folder", "must hold model.keras, checkpoints/, meta.json of a checkpoint or model.safetensors, received a"),
+    ],
+)
+def test_what_is_no_model_is_named(tmp_path, capsys, recipe, kind, message):
+    path = damaged(tmp_path, kind)
+    config = "original" if recipe is evaluate else "trained"
+    assert recipe.main(["--config", config, "--model", str(path), "--data", "mock:9x9x3"]) == 2
+    assert f"error: --model {path} {message}" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("recipe", [evaluate, fewshot])
+def test_a_folder_that_cannot_take_the_results_is_refused_before_the_work(tmp_path, capsys, recipe):
+    (tmp_path / "file").write_text("x")
+    config = "original" if recipe is evaluate else "trained"
+    arguments = ["--config", config, "--model", "nowhere", "--data", "nothing", "--workdir", str(tmp_path / "file")]
+    assert recipe.main(arguments) == 2
+    assert "can't be written (File exists)" in capsys.readouterr().err.splitlines()[-1]
+    assert (tmp_path / "file").read_text() == "x"
 
 
 def test_a_model_or_data_is_needed(capsys):

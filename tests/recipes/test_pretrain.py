@@ -58,7 +58,7 @@ def test_the_heads_bias_and_the_loss_are_the_configurations(tiny, tmp_path):
         (("train.ema_decay=2.0",), "ema_decay must be in (0, 1) or None, received 2.0"),
         (("data.train_part=without_dev",), "data.train_part=without_dev needs data.dev_fraction above 0"),
         (("data.train_part=dev",), "data.train_part must be 'all' or 'without_dev', received 'dev'"),
-        (("train.seed=-1",), "train.seed must be >= 0, received -1"),
+        (("train.seed=-1",), "train.seed must be >= 0 and below 2**31, received -1"),
         (("data.image_size=(32, 41)",), "image width must be a multiple of the patch width 16, received 41"),
         (("data.limit=5000",), "limit must be at most the 1437 training images, received 5000"),
         (("data.preprocessing=crop",), "crop"),

@@ -29,7 +29,7 @@ def test_constant_and_config_round_trip():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(base=0.0, total_steps=5), "base must be > 0, received 0.0"),
+        (dict(base=0.0, total_steps=5), "base must be > 0 and finite, received 0.0"),
         (dict(base=0.1, total_steps=5, decay="exp"), "decay must be one of .* received 'exp'"),
         (dict(base=0.1, total_steps=5, warmup_steps=5), r"warmup_steps must be in 0...4 .* received 5"),
         (dict(base=0.1, total_steps=5, warmup_steps=-1), "received -1"),

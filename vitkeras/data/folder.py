@@ -29,7 +29,8 @@ def open_folder(path, on_bad_image="refuse", test_fraction=0.2, seed=0):
     """
     root = os.path.abspath(os.path.expanduser(path))
     if not os.path.isdir(root):
-        raise ValueError(f"data folder must exist, received {path!r}.")
+        rule = "be a folder" if os.path.exists(root) else "exist"
+        raise ValueError(f"data folder must {rule}, received {path!r}.")
     train_root, test_root = _layout(root)
     parts = [_list_images(train_root)]
     _check_classes(parts[0])

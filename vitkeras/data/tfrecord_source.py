@@ -1,10 +1,12 @@
 """TFRecord files of `tf.train.Example`s, in the layout that ImageNet is kept in."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from vitkeras._optional import require
 from vitkeras._tensorflow import tf
@@ -112,9 +114,9 @@ class _Count:
             for number, (file, place, label, text, fault) in enumerate(bar):
                 record = f"{os.path.basename(file.numpy().decode())} record {int(place)}"
                 if int(label) < 0:
+                    received = f"none{_features(files)}" if int(label) == _NO_LABEL else int(label) + layout.first
                     raise ValueError(
-                        f"{layout.label} of {record} must be an integer >= {layout.first}, "
-                        f"received {int(label) + layout.first if int(label) != _NO_LABEL else 'none'}."
+                        f"{layout.label} of {record} must be an integer >= {layout.first}, received {received}."
                     )
                 self.labels.append(int(label))
                 if text.numpy():
@@ -123,14 +125,23 @@ class _Count:
                     self.bad.append((record, fault.numpy().decode()))
                     self._bad_numbers.append(number)
         except tf.errors.DataLossError as error:
+            where = (
+                f"is damaged behind record {number}" if number >= 0 else "is no TFRecord file, or damaged at its start"
+            )
+            raise ValueError(f"data {spec} {where} ({_reason(error.message)}).") from error
+        # UnicodeDecodeError: TensorFlow puts a record that it can't parse into its message.
+        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+            reason = f" ({_reason(error.message)})" if hasattr(error, "message") else ""
             raise ValueError(
-                f"data {spec} is damaged behind record {number} ({error.message.splitlines()[0]})."
+                f"data {spec} must hold tf.train.Examples with {layout.image} of bytes and {layout.label} of integers, "
+                f"received others in record {number + 1}{_features(files)}{reason}."
             ) from error
-        except tf.errors.InvalidArgumentError as error:
-            raise ValueError(f"data {spec} must hold tf.train.Examples ({error.message.splitlines()[0]}).") from error
         self.total = number + 1
         if self.total == len(self.bad):
-            raise ValueError(f"data {spec} must hold images that can be read, received none in {some(files)}.")
+            raise ValueError(
+                f"data {spec} must hold images that can be read as {layout.image}, received none in "
+                f"{some(files)}{_features(files)}."
+            )
 
     def image_set(self, name, class_names):
         """The readable records."""
@@ -155,6 +166,23 @@ class _Count:
 
 
 _NO_LABEL = -(2**62)
+
+
+def _reason(message):
+    """TensorFlow's reason in a few words, without the names of its operations."""
+    line = message.strip().partition("\n")[0].partition(" [Op:")[0]
+    return re.sub(r"\{\{.*?\}\}\s*", "", line).rpartition("::")[2].rpartition("V2: ")[2].strip().rstrip(".")
+
+
+def _features(files):
+    """The first record's features, to end an error's sentence with; "" if it can't be read or has none."""
+    try:
+        record = next(iter(tf.data.TFRecordDataset(files[:1])), None)
+        features = tf.train.Example.FromString(b"" if record is None else record.numpy()).features.feature
+    except (tf.errors.OpError, DecodeError):
+        return ""
+    kinds = {name: (one.WhichOneof("kind") or "empty").removesuffix("_list") for name, one in sorted(features.items())}
+    return f"; the first record has {some([f'{name} ({kind})' for name, kind in kinds.items()])}" if kinds else ""
 
 
 def _fault(encoded):

@@ -156,7 +156,7 @@ def make_optimizer(name, learning_rate, momentum=0.9, weight_decay=0.0, clip_nor
         >>> make_optimizer("sgd", 0.01).momentum
         0.9
     """
-    if clip_norm is not None and clip_norm <= 0:
+    if clip_norm is not None and not clip_norm > 0:  # nor nan
         raise ValueError(f"clip_norm must be > 0 or None, received {clip_norm}.")
     if name == "sgd":
         if weight_decay:

@@ -38,8 +38,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, base, total_steps, warmup_steps=0, decay="cosine", linear_end=1e-5):
-        if base <= 0:
-            raise ValueError(f"base must be > 0, received {base}.")
+        if not 0 < base < math.inf:
+            raise ValueError(f"base must be > 0 and finite, received {base}.")
         if decay not in DECAYS:
             raise ValueError(f"decay must be one of {DECAYS}, received {decay!r}.")
         if not 0 <= warmup_steps < total_steps:
