@@ -251,6 +251,7 @@ def _announce(problem, model, steps, start):
 
 def _distributed(problem, step, strategy):
     """The training batches; for several workers a function of each one's own share."""
+    from vitkeras.training.distribute import batch_size
     from vitkeras.training.loop import num_workers
 
     workers = num_workers(strategy)
@@ -260,6 +261,6 @@ def _distributed(problem, step, strategy):
 
     def own(context):
         share = problem.batches(step, num_hosts=context.num_input_pipelines, host=context.input_pipeline_id)
-        return share.rebatch(share.element_spec[0].shape[0] // replicas, drop_remainder=True)
+        return share.rebatch(batch_size(share.element_spec[0]) // replicas, drop_remainder=True)
 
     return own

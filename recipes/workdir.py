@@ -87,7 +87,7 @@ def begun_or_undone(folder, state):
     except BaseException:
         if state == NEW and not _has_begun(folder):
             _bring_back(folder)
-            if not os.listdir(folder):
+            with contextlib.suppress(OSError):  # not empty, or another worker was faster
                 os.rmdir(folder)
         raise
     finally:

@@ -3,11 +3,15 @@
 import dataclasses
 import json
 import os
+import sys
+import types
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from vitkeras.recipes import finetune, runner
+from vitkeras.recipes import finetune, masked_patch, runner
 from vitkeras.recipes.config import override
 
 SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.num_heads=3", "model.mlp_dim=48", "train.steps=2"]
@@ -46,8 +50,34 @@ def test_the_result_is_what_is_saved(problem, tmp_path):
         assert (one == other).all()
 
 
+def test_matplotlib_is_missed_before_the_training(problem, tmp_path, monkeypatch):
+    config, problem, _ = problem
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'the learning curve needs Matplotlib: pip install "vitkeras\[recipes\]"'):
+        runner.run(config, problem, str(tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
 def test_only_one_of_several_workers_writes(problem, tmp_path, monkeypatch):
     config, problem, written = problem
     monkeypatch.setattr("vitkeras.training.loop.is_chief", lambda strategy: False)
     metrics = runner.run(config, problem, str(tmp_path))
     assert metrics["steps"] == 2 and written == [] and os.listdir(tmp_path) == []
+
+
+def test_a_worker_gets_its_replicas_batches_of_nested_inputs(monkeypatch):
+    """Of a global batch of 12: two workers of two replicas each."""
+    monkeypatch.setattr("vitkeras.training.loop.num_workers", lambda strategy: 2)
+    sets = [text for text in SETS if not text.startswith("train.")]
+    config = override(masked_patch.CONFIGS["cifar_small"](), [*sets, "train.batch_size=12"])
+    problem = masked_patch.problem(config, runner.open_splits(config))
+    own = runner._distributed(problem, 5, types.SimpleNamespace(num_replicas_in_sync=4))
+    whole = next(iter(problem.batches(5)))
+    for host in (0, 1):
+        share = own(tf.distribute.InputContext(2, host, 4))
+        assert share.element_spec[0]["image"].shape == (3, 24, 32, 3)
+        got = list(share.take(2))
+        for name in ("image", "sources", "positions"):
+            expected = whole[0][name][6 * host : 6 * host + 6]
+            np.testing.assert_array_equal(np.concatenate([inputs[name] for inputs, _ in got]), expected)
+        np.testing.assert_array_equal(np.concatenate([y for _, y in got]), whole[1][6 * host : 6 * host + 6])
