@@ -1,9 +1,11 @@
-"""What it costs to start: `import vitkeras` after `import keras`, and ViT-B/16 from a local `.npz`.
+"""What it costs to start: `import vitkeras` after `import keras`, ViT-B/16 from a local `.npz`, a recipe's first step.
 
     python benchmarks/startup.py [--rounds 5 --json out.json]
 
-Each round is a fresh process, and medians are printed. The checkpoint is random, in the
-original layout, and lies in a temporary folder.
+Each round is a fresh process, and medians are printed. The checkpoint is random, in the original layout, and lies in a
+temporary folder. The recipe is `finetune --config digits` on a CPU; it is timed from the start of Python to the log row
+of its first step, once by the clock and once by the processor time that the process spent in user mode: on a machine
+that does other things as well, the second is the one to compare.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 IMPORTS = """
 import time
@@ -40,6 +43,31 @@ seconds = time.perf_counter() - t
 stop.set(); thread.join()
 print(seconds, peak[0] - before)
 """
+
+
+FIRST_STEP = """
+import sys
+from vitkeras.recipes import finetune
+sys.exit(finetune.main(sys.argv[1:]))
+"""
+
+
+def first_step(folder):
+    """Starts the recipe, stops it after its first step and returns (seconds, seconds in user mode) up to there."""
+    options = ["--config", "digits", "--device", "cpu", "--set", "train.log_every=1", "--set", "train.steps=1000"]
+    command = [sys.executable, "-c", FIRST_STEP, "--workdir", folder, *options]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if line.startswith("step 1/"):
+                seconds = time.perf_counter() - start
+                with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+                    ticks = int(file.read().rpartition(")")[2].split()[11])
+                process.kill()
+                return seconds, ticks / os.sysconf("SC_CLK_TCK")
+    raise RuntimeError("the recipe ended before its first step:\n" + "".join(lines[-20:]))
 
 
 def run(*command):
@@ -72,10 +100,13 @@ def main():
         write_checkpoint(path)
         size = os.path.getsize(path)
         loads = [run(LOAD, path) for _ in range(arguments.rounds)]
+        steps = [first_step(os.path.join(folder, f"run_{number}")) for number in range(arguments.rounds)]
     result = {
         "import_keras_seconds": statistics.median(keras for keras, _ in imports),
         "vitkeras_adds_seconds": statistics.median(adds for _, adds in imports),
         "build_and_load_vit_b16_seconds": statistics.median(seconds for seconds, _ in loads),
+        "recipe_first_step_seconds": statistics.median(seconds for seconds, _ in steps),
+        "recipe_first_step_user_seconds": statistics.median(user for _, user in steps),
         "extra_memory_of_file_size": statistics.median(extra for _, extra in loads) / size,
     }
     for key, value in result.items():
