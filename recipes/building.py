@@ -13,6 +13,7 @@ ARCHITECTURE = (
     "mlp_dim",
     "activation",
     "classifier",
+    "position_embedding",
     "dropout_rate",
     "stochastic_depth_rate",
     "representation_size",
