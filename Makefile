@@ -4,6 +4,7 @@ BIN := .venv/bin
 # A CPU TensorFlow where there is no NVIDIA driver; `make TF=tf` or `TF=tpu` chooses by hand.
 TF ?= $(if $(shell command -v nvidia-smi 2>/dev/null),tf,tf-cpu)
 EXTRAS_demo := $(TF),recipes,export
+EXTRAS_results := $(TF),recipes
 EXTRAS_test := $(TF),recipes,export,test
 
 # Processes that share the tests; each file's tests stay together, because they share models.
@@ -15,10 +16,14 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 BACKEND_jax := ".[jax,test]" pillow
 BACKEND_torch := ".[test]" torch pillow
 
-.PHONY: demo test test-slow test-jax test-torch lint wheel-check clean
+.PHONY: demo results test test-slow test-jax test-torch lint wheel-check clean
 
 demo: .venv/installed-demo
 	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
+
+# The runs of docs/results.md, two hours and more on two cores; the same command goes on where it was stopped.
+results: .venv/installed-results
+	$(BIN)/python -m benchmarks.results
 
 test: .venv/installed-test
 	$(BIN)/python $(PYTEST) -m "not slow"
