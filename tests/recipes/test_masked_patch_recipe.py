@@ -65,7 +65,7 @@ def test_files_and_metrics(pretrained):
     assert not (pretrained / "classes.txt").exists()
     model = keras.saving.load_model(pretrained / "model.keras")
     assert model.output_shape == (None, 24)
-    again = vitkeras.VisionTransformer((24, 32, 3), 4, 1, 24, 3, 48, include_top=False, pooling="token")
+    again = vitkeras.VisionTransformer((24, 32, 3), 4, 1, 24, 2, 48, include_top=False, pooling="token")
     vitkeras.load_checkpoint(again, pretrained / "backbone.npz")
     x = np.random.default_rng(2).uniform(-1, 1, (3, 24, 32, 3)).astype("float32")
     np.testing.assert_allclose(model(x), again(x), rtol=0, atol=2e-6)
