@@ -80,7 +80,7 @@ class ModelConfig:
             lacks one of these or of the next ones, as a ResNet does, refuses anything but its default.
         activation: "gelu_tanh" (original weights) or "gelu" (erf: timm, Hugging Face, DINO).
         classifier: "token" or "gap".
-        position_embedding: "none", "learned_1d", "learned_2d" or "relative" (appendix D.4); None for the family's own.
+        position_embedding: "none", "learned_1d", "learned_2d" or "relative" (appendix D.4), of a ViT or hybrid.
         dropout_rate: float, or None for the variant's own.
         stochastic_depth_rate: float, of the last block.
         representation_size: int or None, the tanh layer before the head that the paper pre-trains with (section 3.1).
@@ -101,7 +101,7 @@ class ModelConfig:
     mlp_dim: int | None = None
     activation: str = "gelu_tanh"
     classifier: str = "token"
-    position_embedding: str | None = None
+    position_embedding: str = "learned_1d"
     dropout_rate: float | None = 0.0
     stochastic_depth_rate: float = 0.0
     representation_size: int | None = None

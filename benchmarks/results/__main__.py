@@ -31,6 +31,7 @@ ORIGINS = {
 }
 NEEDS = {
     "masked_patch": ("cifar",),
+    "equal_compute": ("cifar",),
     "hybrid": ("cifar",),
     "positions": ("cifar",),
     "flowers": ("flowers", "weights"),

@@ -4,9 +4,15 @@ import re
 import statistics
 
 from .collect import differences, summary
+from .plan import PRETRAINING
 
-REFERENCES = {"masked_patch": "from scratch", "hybrid": "ViT", "positions": "none", "flowers": None, "fewshot": None}
-PRETRAINING = "masked-patch pre-training"
+REFERENCES = {
+    "masked_patch": "from scratch",
+    "equal_compute": "from scratch",
+    "hybrid": "ViT",
+    "positions": "none",
+    "flowers": None,
+}
 
 
 def write_tables(text, results):

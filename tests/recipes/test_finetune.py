@@ -151,6 +151,12 @@ def test_mixed_precision_and_accumulation(tmp_path):
             ("model.variant=axial_vit_b16", "model.classifier=gap"),
             "model.classifier is not for model.variant=axial_vit_b16, received 'gap'.",
         ),
+        (
+            [],
+            ("model.variant=axial_vit_b16", "model.position_embedding=none"),
+            "model.position_embedding is not for model.variant=axial_vit_b16, received 'none'.",
+        ),
+        ([], ("model.position_embedding=2d",), "position_embedding must be one of"),
         ([], ("model.activation=relu",), "activation must be 'gelu_tanh'"),
         ([], ("model.weights_input=x", "model.weights=augreg"), "weights_input must be one of"),
     ],
