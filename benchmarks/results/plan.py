@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 SEEDS = (0, 1, 2)
 SHOTS, DRAWS = (5, 10, 25), 5
-EXPERIMENTS = ("masked_patch", "equal_compute", "hybrid", "positions", "flowers", "fewshot")
+EXPERIMENTS = ("masked_patch", "hybrid", "positions", "flowers", "fewshot", "equal_compute")
 PRETRAINING = "masked-patch pre-training"
 POSITIONS = {"none": "none", "1-D": "learned_1d", "2-D": "learned_2d", "relative": "relative"}
 # The stem is a ResNet's root (stride 4) and one bottleneck unit at half width, on whose map of 8 x 8 the patches are

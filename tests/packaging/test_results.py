@@ -331,7 +331,7 @@ def test_missing_data_is_one_sentence_with_its_origin(tmp_path, monkeypatch, cap
     [
         (
             ["--only", "hybrids"],
-            "--only must hold some of masked_patch, equal_compute, hybrid, positions, flowers, fewshot",
+            "--only must hold some of masked_patch, hybrid, positions, flowers, fewshot, equal_compute",
         ),
         (["--processes", "0"], "--processes must be above 0, received 0."),
     ],
