@@ -95,7 +95,10 @@ def work(runs, workdir, processes, report=print):
 
 
 class _Process:
-    """A child in a session of its own, so that Ctrl-C reaches it through the queue alone; counts its processor time."""
+    """A child whose processor time is counted, in a group of its own, so that Ctrl-C reaches it through the queue alone.
+
+    It stays in the session, whose share of a busy machine Linux may have been told to keep small.
+    """
 
     def __init__(self, arguments, environment, log):
         with open(log, "ab") as file:
@@ -105,7 +108,8 @@ class _Process:
                 env=environment,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                process_group=0,
             )
         self.pid, self.code, self.seconds, self.log = child.pid, None, 0.0, log
         self._child = child  # whose own waiting is not used: it doesn't tell the processor time
