@@ -95,7 +95,7 @@ def work(runs, workdir, processes, report=print):
 
 
 class _Process:
-    """A child whose processor time is counted, in a group of its own, so that Ctrl-C reaches it through the queue alone.
+    """A child whose processor time is counted, in a group of its own: Ctrl-C reaches it through the queue alone.
 
     It stays in the session, whose share of a busy machine Linux may have been told to keep small.
     """
