@@ -24,6 +24,8 @@ def preprocess_input(x):
         >>> preprocess_input(np.array([0, 255], "uint8"))
         array([-1.,  1.], dtype=float32)
     """
+    if x is None or isinstance(x, (str, bytes, dict)):
+        raise ValueError(f"x must be an array or tensor of pixels, received {type(x).__name__}.")
     symbolic = isinstance(x, keras.KerasTensor) or keras.ops.is_tensor(x)
     x = keras.ops.cast(x, "float32") if symbolic else np.asarray(x, "float32")
     return (x - 127.5) / 127.5
@@ -43,7 +45,7 @@ def decode_predictions(preds, top=5, class_names=None):
         is the WordNet id, or the class index with `class_names`.
 
     Raises:
-        ValueError: if `preds` isn't (B, K), `top` is outside 1...K, or K has no names.
+        ValueError: if `preds` isn't (B, K) of finite numbers, `top` is outside 1...K, or K has no names.
         ConnectionError: if the names of ImageNet are neither cached nor reachable.
 
     Example:
@@ -54,9 +56,17 @@ def decode_predictions(preds, top=5, class_names=None):
     if preds.ndim != 2:
         raise ValueError(f"preds must have shape (batch, classes), received {preds.shape}.")
     classes = preds.shape[1]
-    if not 1 <= top <= classes:
-        raise ValueError(f"top must be in 1...{classes}, received {top}.")
+    if preds.dtype.name == "bfloat16":  # no kind of NumPy's own
+        preds = preds.astype("float32")
+    if preds.dtype.kind not in "fiu":
+        raise ValueError(f"preds must be numbers, received {preds.dtype}.")
+    if not np.isfinite(preds).all():
+        raise ValueError("preds must be finite, received NaN or infinite ones.")
+    if not isinstance(top, int) or not 1 <= top <= classes:
+        raise ValueError(f"top must be in 1...{classes}, received {top!r}.")
     if class_names is not None:
+        if isinstance(class_names, str) or not hasattr(class_names, "__len__"):
+            raise ValueError(f"class_names must be a sequence of names, received {class_names!r}.")
         if len(class_names) != classes:
             raise ValueError(f"class_names must hold {classes} names, received {len(class_names)}.")
         ids = list(enumerate(class_names))
@@ -71,16 +81,23 @@ def decode_predictions(preds, top=5, class_names=None):
 
 
 def _imagenet_names():
-    with open(fetch(_IMAGENET, "names/imagenet_class_index.json"), encoding="utf-8") as file:
-        index = json.load(file)
-    return [tuple(index[str(k)]) for k in range(1000)]
+    path = fetch(_IMAGENET, "names/imagenet_class_index.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            index = json.load(file)
+        names = [(id, name) for id, name in (index[str(k)] for k in range(1000))]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path!r} must hold the ids and names of 1000 classes, and is damaged ({error!r})."
+        ) from error
+    return names
 
 
 def _imagenet21k_names():
     columns = []
     for kind in ("ids", "lemmas"):
         path = fetch(_IMAGENET21K.format(kind), f"names/imagenet21k_wordnet_{kind}.txt")
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
         if len(lines) != 21843:
             raise ValueError(f"{path!r} must hold 21843 lines, received {len(lines)}.")

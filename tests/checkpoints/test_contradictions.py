@@ -106,3 +106,51 @@ def test_only_the_damaged_array_is_named(arrays, save, key, cut, shape):
     with pytest.raises(ValueError) as caught:
         vitkeras.from_checkpoint(save(arrays))
     assert f"(1 fault): {key!r} must have shape {shape}, received {arrays[key].shape}." in str(caught.value)
+
+
+def test_what_is_not_a_resnets(tmp_path):
+    model = vitkeras.models.ResNet((64, 96, 3), (1,), 0.5, classes=5)
+    path = vitkeras.save_checkpoint(model, tmp_path / "r.npz")
+    for argument in (dict(num_heads=5), dict(position_grid=(2, 2)), dict(activation="gelu")):
+        with pytest.raises(ValueError, match=f"{next(iter(argument))} is for ViTs, and .* is a ResNet; received"):
+            vitkeras.from_checkpoint(path, **argument)
+    with pytest.raises(ValueError, match=r"position_grid is for a model with 1-d .* received \(5, 5\)"):
+        vitkeras.load_checkpoint(model, path, position_grid=(5, 5))
+
+
+def test_flags_are_flags(make, save, arrays):
+    path = save(arrays)
+    with pytest.raises(ValueError, match="load_head must be True or False, received 'no'"):
+        vitkeras.load_checkpoint(make(), path, load_head="no")
+    with pytest.raises(ValueError, match="overwrite must be True or False, received 'no'"):
+        vitkeras.save_checkpoint(make(), path, overwrite="no")
+    with pytest.raises(ValueError, match="weights must not be given"):
+        vitkeras.from_checkpoint(path, weights="augreg")
+
+
+def test_axial_models_have_no_files(save, arrays):
+    with pytest.raises(ValueError, match="weights must be None for an axial model"):
+        vitkeras.AxialViTB16(weights=save(arrays))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host/ok/", "http://host/a%00.npz", f"http://host/{'a' * 300}.npz", "http://h/a.bin"]
+)
+def test_addresses_without_a_files_name(url):
+    with pytest.raises(ValueError, match="an address must end in the name of a file, with one of"):
+        vitkeras.from_checkpoint(url)
+
+
+def test_other_kinds_of_addresses():
+    for build in (vitkeras.from_checkpoint, lambda weights: vitkeras.ViTTi16(weights=weights)):
+        with pytest.raises(ValueError, match="weights='gs://a/b.npz': addresses begin with http:// or https://"):
+            build("gs://a/b.npz")
+
+
+def test_classes_are_checked_before_anything_is_fetched():
+    with pytest.raises(ValueError, match="classes must be a positive int, received -3"):
+        vitkeras.ViTTi16(weights="augreg", classes=-3)
+
+
+def test_numpy_counts_classes_too():
+    assert vitkeras.ViTTi16(weights=None, input_shape=(32, 32, 3), classes=np.int64(3)).output_shape == (None, 3)

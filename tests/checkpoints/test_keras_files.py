@@ -297,6 +297,8 @@ def test_a_layer_that_claims_to_be_built_on_millions(keras_file):
 
 def test_heads_of_another_type(keras_file, refused):
     config_with(keras_file, of_layer("encoder_block_01", num_heads="3"))
+    refused(keras_file, "the layers of its config.json must have one num_heads, received")
+    config_with(keras_file, of_layer("encoder_block_00", num_heads="3"))
     refused(keras_file, "num_heads must be '3', that of checkpoint")
 
 
@@ -322,3 +324,40 @@ def test_loading_does_not_build_the_files_model(keras_file, make, monkeypatch):
     model = make()
     monkeypatch.setattr(keras.saving, "load_model", None)
     vitkeras.load_checkpoint(model, keras_file)
+
+
+def test_numbers_that_are_none_or_integers_in_a_keras_file(keras_file, model, tmp_path):
+    def content(change):
+        model.save_weights(tmp_path / "w.weights.h5")
+        change_weights(tmp_path / "w.weights.h5", change)
+        return (tmp_path / "w.weights.h5").read_bytes()
+
+    def integers(group):
+        values = np.ones(group["dense/vars/1"].shape, "int32")
+        del group["dense/vars/1"]
+        group["dense/vars/1"] = values
+
+    def infinite(group):
+        group["dense/vars/1"][3] = np.inf
+
+    for change, reason in ((integers, "must be floating point, received int32"), (infinite, "that are not finite")):
+        with pytest.raises(ValueError, match=f"'layers/dense/vars/1' .*{reason}"):
+            vitkeras.from_checkpoint(rewrite(keras_file, **{"model.weights.h5": content(change)}))
+
+
+def test_layers_of_two_epsilons(keras_file, refused):
+    config_with(keras_file, of_layer("encoder_norm", epsilon=1e-3))
+    refused(keras_file, "the layers of its config.json must have one layer_norm_epsilon, received ['0.001', '1e-06']")
+
+
+def test_logits_are_not_asked_of_a_keras_file(keras_file):
+    with pytest.raises(ValueError, match="classifier_activation is not for a .keras file"):
+        vitkeras.from_checkpoint(keras_file, classifier_activation=None)
+
+
+def test_a_wrong_note_of_bfloat16(weights_file, make, model):
+    def change(group):
+        group["class_token/vars/0"].attrs["dtype"] = "bfloat16"
+        group["dense/vars/0"].attrs["dtype"] = np.ones(3)
+
+    assert same(vitkeras.load_checkpoint(make(), change_weights(weights_file, change)), model)

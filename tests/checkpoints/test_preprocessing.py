@@ -93,8 +93,8 @@ def test_tensors_and_own_names(dtype):
 
 
 def test_equal_scores_keep_the_order_of_the_classes():
-    (entries,) = vitkeras.decode_predictions(np.full((1, 5), 0.2), top=5, class_names="abcde")
-    assert [name for _, name, _ in entries] == list("abcde")
+    (entries,) = vitkeras.decode_predictions(np.full((1, 5), 0.2), top=5, class_names=list("abcde"))
+    assert [name for _, name, _ in entries] == list(list("abcde"))
 
 
 @pytest.mark.parametrize(
@@ -130,3 +130,33 @@ def test_names_that_can_not_be_fetched(monkeypatch, cache):
         match=r"imagenet_class_index\.json \(<urlopen error no route to host>\); on a machine without network",
     ):
         vitkeras.decode_predictions(scores(1000))
+
+
+@pytest.mark.parametrize("x", [None, "x", {"a": 1}])
+def test_what_is_no_image(x):
+    with pytest.raises(ValueError, match="x must be an array or tensor of pixels"):
+        vitkeras.preprocess_input(x)
+
+
+@pytest.mark.parametrize(
+    "preds, arguments, reason",
+    [
+        (np.full((1, 3), np.nan), {}, "preds must be finite, received NaN"),
+        (np.array([["a", "b", "c"]]), {}, "preds must be numbers, received <U1"),
+        (np.ones((1, 3)), {"top": 1.5}, "top must be in 1...3, received 1.5"),
+        (np.ones((1, 3)), {"class_names": "abc"}, "class_names must be a sequence of names, received 'abc'"),
+        (np.ones((1, 3)), {"class_names": 5}, "class_names must be a sequence of names, received 5"),
+    ],
+)
+def test_scores_that_are_none(preds, arguments, reason):
+    with pytest.raises(ValueError, match=reason):
+        vitkeras.decode_predictions(preds, **{"top": 1, "class_names": ["a", "b", "c"], **arguments})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"0": "x"}'])
+def test_a_damaged_list_of_names(content, cache):
+    path = cache / "models" / "vitkeras" / "names" / "imagenet_class_index.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="imagenet_class_index.json' must hold the ids and names of 1000 classes"):
+        vitkeras.decode_predictions(np.ones((1, 1000)))

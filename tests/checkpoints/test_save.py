@@ -124,3 +124,35 @@ def test_memory_stays_at_one_array(tmp_path):
     tracemalloc.stop()
     # The array and one copy of it at the most, beside the directory of the archive.
     assert peak <= 2.2 * largest + 2**20 < os.path.getsize(tmp_path / "x.npz") / 2
+
+
+def test_numbers_that_are_none_are_not_saved(make, tmp_path):
+    model = make()
+    model.get_layer("head").bias.assign(np.full(7, np.inf))
+    with pytest.raises(ValueError, match="weight 'head/bias' holds values that are not finite"):
+        vitkeras.save_checkpoint(model, tmp_path / "x.npz")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_head_on_every_token_is_warned_of(make, tmp_path):
+    with pytest.warns(UserWarning, match="whose head reads every token, which the original's layout can't say"):
+        vitkeras.save_checkpoint(make(classifier="unpooled"), tmp_path / "x.npz")
+
+
+def test_a_folder_is_not_replaced_and_a_link_leads_to_the_file(make, tmp_path):
+    (tmp_path / "d.npz").mkdir()
+    with pytest.raises(FileExistsError, match="d.npz' exists; it is a folder"):
+        vitkeras.save_checkpoint(make(), tmp_path / "d.npz", overwrite=True)
+    (tmp_path / "link.npz").symlink_to(tmp_path / "real.npz")
+    with pytest.raises(FileExistsError, match="pass overwrite=True"):
+        vitkeras.save_checkpoint(make(), tmp_path / "link.npz")
+    vitkeras.save_checkpoint(make(), tmp_path / "link.npz", overwrite=True)
+    assert (tmp_path / "link.npz").is_symlink() and (tmp_path / "real.npz").is_file()
+
+
+def test_a_name_that_the_disk_refuses(make, tmp_path):
+    with pytest.raises(OSError, match="can't be written") as caught:
+        vitkeras.save_checkpoint(make(), tmp_path / f"{'a' * 300}.npz")
+    assert ".part" not in str(caught.value) and not os.listdir(tmp_path)
+    with pytest.raises(ValueError, match="path must be a path, which has no NUL character"):
+        vitkeras.save_checkpoint(make(), "a\0.npz")

@@ -56,6 +56,8 @@ def test_layer_scale_is_folded_exactly(timm_arrays, save_safetensors, rng, asser
 
 
 def test_layer_scale_of_another_width(timm_arrays, save_safetensors, make, refused):
+    for name in ("ls1", "ls2"):
+        timm_arrays |= {f"blocks.{block}.{name}.gamma": np.ones(48, "float32") for block in range(2)}
     timm_arrays["blocks.0.ls1.gamma"] = np.ones(47, "float32")
     model = make(activation="gelu")
     refused(save_safetensors(timm_arrays), "'blocks.0.ls1.gamma' must have shape (48,), received (47,)", model)

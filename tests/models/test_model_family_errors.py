@@ -49,7 +49,7 @@ ERRORS = {
     ),
     "map that is no multiple of the patch": (
         lambda: FAMILIES["hybrid"](patch_size=(2, 3)),
-        "image height must be a multiple of the patch height 2, received 5 (remainder 1).",
+        "makes a map of (5, 6) behind the stem, which must be a multiple of the patch size (2, 3).",
     ),
     "grid that contradicts the image": (
         lambda: FAMILIES["2-D"](grid_size=(9, 11)),

@@ -23,7 +23,7 @@ ERRORS = {
     ),
     "token pooling without token": (
         dict(include_top=False, classifier="gap", pooling="token"),
-        "pooling 'token' needs a class token",
+        "pooling='token' needs a class token, received classifier='gap'.",
     ),
     "activation": (dict(activation="relu"), "activation must be 'gelu_tanh'"),
     "layers": (dict(num_layers=0), "num_layers must be a positive int, received 0."),
@@ -43,7 +43,7 @@ ERRORS = {
         dict(num_layers=1, stochastic_depth_rate=1.5),
         "stochastic_depth_rate must be in [0, 1), received 1.5.",
     ),
-    "epsilon": (dict(layer_norm_epsilon=-1.0), "layer_norm_epsilon must be a number >= 0, received -1.0."),
+    "epsilon": (dict(layer_norm_epsilon=-1.0), "layer_norm_epsilon must be a finite number >= 0, received -1.0."),
     "image height": (
         dict(input_shape=(22, 55, 2)),
         "image height must be a multiple of the patch height 3, received 22 (remainder 1).",

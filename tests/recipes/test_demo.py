@@ -66,4 +66,7 @@ def test_bad_arguments_are_one_sentence(tmp_path):
     command = [sys.executable, os.path.join(REPOSITORY, "examples", "demo.py"), "--out", str(tmp_path), "--epochs", "0"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
-    assert "error: train.epochs must be above 0, received 0.0." in done.stderr and "Traceback" not in done.stderr
+    assert (
+        "error: train.epochs must be above 0 and finite, received 0.0." in done.stderr
+        and "Traceback" not in done.stderr
+    )

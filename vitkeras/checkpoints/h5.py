@@ -66,13 +66,13 @@ class H5File(ArrayFile):
                 self.layer_names[group] = label
         elif not any(part in BESIDE for part in name.split("/")):
             self._datasets[name] = item
-            dtype = np.dtype("float32") if item.attrs.get("dtype") == "bfloat16" else item.dtype
+            dtype = np.dtype("float32") if _is_bfloat16(item) else item.dtype
             self.headers[name] = ArrayHeader(tuple(item.shape or ()), dtype)
 
     def blocks(self, name, parts=1, multiple=1):
         """Yields the array in pieces of whole rows; ValueError, naming it, if its data is damaged."""
         data = self._datasets[name]
-        is_bfloat16 = data.attrs.get("dtype") == "bfloat16"
+        is_bfloat16 = _is_bfloat16(data)
         rows = max(BLOCK_BYTES // max(data.dtype.itemsize * math.prod(data.shape[1:]), 1), 1)
         part = data.shape[0] // parts if data.shape else 0
         try:
@@ -89,6 +89,12 @@ class H5File(ArrayFile):
     def close(self):
         """Closes the file."""
         self._file.close()
+
+
+def _is_bfloat16(dataset):
+    """Whether Keras stored bfloat16, which HDF5 doesn't have: two bytes of no known kind, and a note beside them."""
+    note = dataset.attrs.get("dtype")
+    return isinstance(note, str) and note == "bfloat16" and dataset.dtype.itemsize == 2
 
 
 def check_file(path):

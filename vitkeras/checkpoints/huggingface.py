@@ -7,7 +7,7 @@ Legend: D hidden dimension, P patch, C channels.
 import re
 from dataclasses import dataclass
 
-from vitkeras.checkpoints.settings import normalisation, read_settings
+from vitkeras.checkpoints.settings import check_described, normalisation, read_settings
 from vitkeras.checkpoints.torch_layout import (
     ATTENTION,
     BLOCK,
@@ -161,11 +161,23 @@ def _facts(file, entries):
                 f"{value!r}."
             )
     _check_sizes(file, entries, settings)
-    size = settings.get("image_size")
-    size = (size, size) if type(size) is int else tuple(size) if isinstance(size, list) else None
+    size = _image_size(file.path, settings.get("image_size"))
     processor = read_settings(file.path, "preprocessor_config.json")
+    for key in ("do_normalize", "do_rescale"):
+        if type(processor.get(key, True)) is not bool:
+            raise ValueError(
+                f"checkpoint {file.path!r}: {key} of its preprocessor_config.json must be true or false, received "
+                f"{processor[key]!r}."
+            )
+    if not processor.get("do_rescale", True):
+        raise ValueError(
+            f"checkpoint {file.path!r}: do_rescale of its preprocessor_config.json must be true: weights for pixels of "
+            "0...255 are not read."
+        )
     mean = std = None
-    if processor.get("do_normalize", True):  # the library's default
+    if not processor.get("do_normalize", True):  # pixels of 0...1 as they are
+        mean, std = (0.0,), (1.0,)
+    else:  # the library's default
         factor = processor.get("rescale_factor", 1 / 255)
         if type(factor) not in (int, float) or not abs(255 * factor - 1) < 1e-5:
             raise ValueError(
@@ -186,6 +198,17 @@ def _facts(file, entries):
     )
 
 
+def _image_size(path, size):
+    """(height, width) as config.json has it, or None."""
+    sides = size if isinstance(size, list) else [size, size]
+    if size is not None and (len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides)):
+        raise ValueError(
+            f"checkpoint {path!r}: image_size of its config.json must be a positive int or a pair of them, received "
+            f"{size!r}."
+        )
+    return None if size is None else tuple(sides)
+
+
 def _check_sizes(file, entries, settings):
     """`config.json` must describe these arrays."""
     kernel = entries.get("embedding/kernel")
@@ -197,11 +220,8 @@ def _check_sizes(file, entries, settings):
         found |= {"patch_size": kernel.shape[0], "num_channels": kernel.shape[2], "hidden_size": kernel.shape[3]}
     if expand is not None and len(expand.shape) == 2:
         found["intermediate_size"] = expand.shape[1]
-    for key, value in found.items():
-        if key in settings and settings[key] != value:
-            raise ValueError(
-                f"checkpoint {file.path!r}: its arrays say {key} {value}, its config.json says {settings[key]!r}."
-            )
+    found["qkv_bias"] = any(key.endswith("/query/bias") for key in entries)
+    check_described(file.path, "config.json", settings, found)
     labels = settings.get("id2label")
     if head is not None and len(head.shape) == 2 and isinstance(labels, dict) and len(labels) != head.shape[1]:
         raise ValueError(

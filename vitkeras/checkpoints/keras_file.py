@@ -7,6 +7,7 @@ import zipfile
 import zlib
 
 import keras
+import numpy as np
 
 from vitkeras.checkpoints.check import compare
 from vitkeras.checkpoints.google import google_slots
@@ -62,7 +63,7 @@ def load_keras_model(path):
                 f"checkpoint {path!r} holds the model {model.name!r}, which has no layer of this library; load it with "
                 "keras.saving.load_model."
             )
-        _check_count(path, model, file)
+        _check_arrays(path, model, file)
     return model
 
 
@@ -73,7 +74,7 @@ def keras_model_view(path):
         FileNotFoundError, ValueError: as `load_keras_model`, but for what only building tells.
     """
     config, file = _open(path)
-    return keras_view(file, _facts(config))
+    return keras_view(file, _facts(path, config))
 
 
 def _open(path):
@@ -102,7 +103,7 @@ def _open(path):
 
 def _short(error):
     """The innermost reason, shortened: Keras quotes whole configurations and every exception on its way."""
-    text = " ".join(str(error).split("Exception encountered:")[-1].split())
+    text = " ".join(str(error).split("Exception encountered:")[-1].split()).removesuffix(".")
     return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + " ..."
 
 
@@ -159,8 +160,13 @@ def _check_against_config(path, config, file):
     compare(keras_view(file), {slot.key: slot.shape for slot in slots})
 
 
-def _check_count(path, model, file):
-    """Keras overlooks arrays that no layer asks for."""
+def _check_arrays(path, model, file):
+    """Keras overlooks arrays that no layer asks for, integers, and numbers that are none."""
+    for name, header in file.headers.items():
+        if header.dtype.kind != "f":
+            raise ValueError(f"checkpoint {path!r}: {name!r} must be floating point, received {header.dtype}.")
+        if not all(np.isfinite(block).all() for block in file.blocks(name)):
+            raise ValueError(f"checkpoint {path!r}: {name!r} holds values that are not finite.")
     if len(file.headers) != len(model.weights):
         raise ValueError(
             f"checkpoint {path!r} must hold {len(model.weights)} arrays, those of its model {model.name!r}, received "
@@ -168,13 +174,22 @@ def _check_count(path, model, file):
         )
 
 
-def _facts(config):
+def _facts(path, config):
     """What the configuration says of the encoder blocks."""
+    configs = {"EncoderBlock": [], "LayerNorm": []}
     for part in _walk(config):
-        if part.get("class_name") == "EncoderBlock" and isinstance(block := part.get("config"), dict):
-            names = ("activation", "layer_norm_epsilon", "num_heads")
-            return SourceFacts("Keras file", *(block.get(name) for name in names))
-    return SourceFacts("Keras file")
+        if part.get("class_name") in configs and isinstance(part.get("config"), dict):
+            configs[part["class_name"]].append(part["config"])
+    blocks = configs["EncoderBlock"]
+    said = {name: {repr(x.get(name)): x.get(name) for x in blocks} for name in ("activation", "num_heads")}
+    epsilons = [x.get("layer_norm_epsilon") for x in blocks] + [x.get("epsilon") for x in configs["LayerNorm"]]
+    said["layer_norm_epsilon"] = {repr(epsilon): epsilon for epsilon in epsilons}
+    for name, values in said.items():
+        if len(values) > 1:
+            raise ValueError(
+                f"checkpoint {path!r}: the layers of its config.json must have one {name}, received {sorted(values)}."
+            )
+    return SourceFacts("Keras file", **{name: next(iter(values.values()), None) for name, values in said.items()})
 
 
 def _check_classes(path, config):

@@ -62,15 +62,21 @@ def load_checkpoint(model, path, load_head=True, position_grid=None, input_mean=
     return model
 
 
-def load_view(model, view, notes, load_head=True, position_grid=None, input_mean=None, input_std=None):
-    """Loads an open `CheckpointView` as `load_checkpoint` does; appends what to warn of to `notes`."""
+def load_view(model, view, notes, load_head=True, position_grid=None, input_mean=None, input_std=None, same_size=False):
+    """Loads an open `CheckpointView` as `load_checkpoint` does; appends what to warn of to `notes`.
+
+    `same_size` says that the model's sizes were read off this file: arrays that don't fit are then damaged.
+    """
+    if not isinstance(load_head, bool):
+        raise ValueError(f"load_head must be True or False, received {load_head!r}.")
     slots = google_slots(model)
     if not load_head:
         slots = [slot for slot in slots if slot.key not in HEAD_KEYS]
     loads_head = any(slot.key == "head/kernel" for slot in slots)
     fit = InputFit(view, slots, input_mean, input_std)
     resize = PositionResize(model, view, position_grid)
-    check_sizes(view, read_sizes({slot.key: slot.shape for slot in slots}))
+    if not same_size:
+        check_sizes(view, read_sizes({slot.key: slot.shape for slot in slots}))
     check_facts(model, view)
     check_head(model, view, loads_head, slots)
     check_schema(view, slots, loads_head, resize, fit)

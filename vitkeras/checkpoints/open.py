@@ -57,8 +57,11 @@ def open_checkpoint(path):
 def as_path(path, name="checkpoint"):
     """Returns `path` as str, or raises ValueError, naming the argument, unless it is one."""
     if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(f"{name} must be a path, received {path!r}.")
-    return os.fspath(path)
+        raise ValueError(f"{name} must be a str or path-like, received {path!r}.")
+    path = os.path.expanduser(os.fsdecode(path))
+    if "\0" in path:
+        raise ValueError(f"{name} must be a path, which has no NUL character, received {path!r}.")
+    return path
 
 
 def _in_folder(path):

@@ -69,6 +69,11 @@ class PositionResize:
         self._method = view.facts.resize_method
         if position_grid is not None:
             position_grid = pair(position_grid, "position_grid")
+        if position_grid is not None and self.layer is None:
+            raise ValueError(
+                f"position_grid is for a model with 1-d position embeddings, received {position_grid} for "
+                f"{model.name!r}."
+            )
         entry = view.entries.get(POSITION_KEY)
         if self.layer is None or entry is None or len(entry.shape) != 3:
             return
@@ -84,7 +89,8 @@ class PositionResize:
         else:
             self.fault = (
                 f"{name!r} holds {entry.shape[1]} positions, which may form more than one grid while the model's is "
-                f"{self.layer.grid_size}: pass position_grid=(h, w) for the file's"
+                f"{self.layer.grid_size}: pass position_grid=(h, w) for the file's to "
+                "vitkeras.load_checkpoint or vitkeras.from_checkpoint"
             )
 
     def _find_grid(self, count, position_grid):

@@ -29,11 +29,14 @@ def save_checkpoint(model, path, overwrite=False):
 
     Raises:
         FileNotFoundError: if the path's folder doesn't exist.
-        ValueError: if the path has another suffix, or the model has weights that the layout has no name for.
-        FileExistsError: if there is such a file and `overwrite` is False.
+        ValueError: if the path has another suffix, or the model has weights that the layout has no name for, or that
+            are not finite.
+        FileExistsError: if there is such a file and `overwrite` is False, or a folder of that name.
+        OSError: if the file can't be written; nothing of it stays.
 
     Warns:
-        UserWarning: if the model computes with another GELU or epsilon than the original's, which the layout can't say.
+        UserWarning: if the model computes with another GELU or epsilon than the original's, or has its head on every
+            token, which the layout can't say.
 
     Example:
         >>> import vitkeras
@@ -45,12 +48,18 @@ def save_checkpoint(model, path, overwrite=False):
     path = as_path(path, "path")
     if not path.endswith(".npz"):
         raise ValueError(f"path must end in .npz, received {path!r}.")
+    if not isinstance(overwrite, bool):
+        raise ValueError(f"overwrite must be True or False, received {overwrite!r}.")
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"the folder of path must exist, received {path!r}.")
     slots = sorted(google_slots(model), key=lambda slot: slot.key)  # the original's order: its trees are sorted
-    if os.path.exists(path) and not overwrite:
-        raise FileExistsError(f"{path!r} exists; pass overwrite=True to replace it.")
+    if os.path.lexists(path) and (not overwrite or os.path.isdir(path)):
+        advice = "it is a folder" if os.path.isdir(path) else "pass overwrite=True to replace it"
+        raise FileExistsError(f"{path!r} exists; {advice}.")
+    for slot in slots:
+        if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(slot.variable, "float32"))).all():
+            raise ValueError(f"model {model.name!r}: weight {slot.variable.path!r} holds values that are not finite.")
     maps = {
         id(weight)
         for layer in model._flatten_layers()
@@ -66,7 +75,9 @@ def save_checkpoint(model, path, overwrite=False):
                 with archive.open(f"{slot.key}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
                 del array
-        os.replace(temporary, path)
+        os.replace(temporary, os.path.realpath(path))
+    except OSError as error:
+        raise type(error)(f"{path!r} can't be written ({error.strerror or error}).") from error
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
@@ -76,6 +87,13 @@ def save_checkpoint(model, path, overwrite=False):
 
 def _note_constants(model, path):
     """What the reader of the file must know because the layout can't say it."""
+    names = {layer.name for layer in model.layers}
+    if "head" in names and "encoder_norm" in names and "pool" not in names:
+        warnings.warn(
+            f"checkpoint {path!r} was saved from a model whose head reads every token, which the original's layout "
+            "can't say: give its classifier when it is loaded.",
+            stacklevel=3,
+        )
     for layer in model.layers:
         if isinstance(layer, layers.EncoderBlock):
             own = {"activation": layer.activation, "layer_norm_epsilon": layer.layer_norm_epsilon}

@@ -29,12 +29,30 @@ def read_settings(path, name, marker=None):
         raise ValueError(f"{beside!r} must have at most {MAX_SETTINGS_BYTES} bytes, received {size}.")
     with open(beside, "rb") as stream:
         try:
-            settings = json.loads(stream.read().decode("utf-8"))
+            settings = json.loads(stream.read().decode("utf-8"), object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{beside!r} is damaged or not JSON ({error}).") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{beside!r} must hold a JSON object, received {type(settings).__name__}.")
     return settings if marker is None or marker in settings else {}
+
+
+def check_described(path, name, settings, found):
+    """Refuses settings that describe another model than the arrays.
+
+    Args:
+        path: str, the weights file.
+        name: str, of the settings file.
+        settings: dict; a key that is absent or null says nothing.
+        found: dict of key -> what the arrays tell, or None for nothing.
+
+    Raises:
+        ValueError: naming the first key that differs.
+    """
+    for key, value in found.items():
+        said = settings.get(key)
+        if None not in (said, value) and (said != value or isinstance(said, bool) != isinstance(value, bool)):
+            raise ValueError(f"checkpoint {path!r}: its arrays say {key} {value}, its {name} says {said!r}.")
 
 
 def unique_keys(pairs):

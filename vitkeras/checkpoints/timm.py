@@ -5,7 +5,7 @@ Source of the names: github.com/huggingface/pytorch-image-models. Legend: D hidd
 
 import re
 
-from vitkeras.checkpoints.settings import normalisation, read_settings
+from vitkeras.checkpoints.timm_settings import timm_facts
 from vitkeras.checkpoints.timm_stem import PREFIX, stem_entry, stem_key, stem_name
 from vitkeras.checkpoints.torch_layout import (
     ATTENTION,
@@ -17,7 +17,7 @@ from vitkeras.checkpoints.torch_layout import (
     heads_first,
     heads_last,
 )
-from vitkeras.checkpoints.view import POSITION_KEY, CheckpointView, EntryTable, SourceFacts, plain
+from vitkeras.checkpoints.view import POSITION_KEY, CheckpointView, EntryTable, plain
 
 # file's name <-> original's name, where the array is stored as it is
 _STEM = {
@@ -57,8 +57,6 @@ _REFUSED = {
     r"attn_pool\..*": "attention pooling, which this architecture does not have",
     r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys, which this architecture does not have",
 }
-_GELUS = {"gelu": "gelu", "gelu_erf": "gelu", "gelu_tanh": "gelu_tanh"}
-LAYER_NORM_EPSILON = 1e-6  # timm's ViTs, its library-wide choice for them
 
 
 def is_timm(names):
@@ -100,7 +98,7 @@ def timm_view(file):
         elif source not in scales.values():
             entries[source] = plain(source, header)
     has_stages = any(source.startswith(f"{PREFIX}stages.") for source in file.headers)
-    return CheckpointView(file, entries, lambda key: _name(key, has_stages), _facts(file, entries))
+    return CheckpointView(file, entries, lambda key: _name(key, has_stages), timm_facts(file, entries))
 
 
 def _paper_key(file, source):
@@ -122,6 +120,13 @@ def _find_scales(file):
         for module, scale in _SCALES.items():
             if match and match[2] == scale:
                 found[f"blocks.{match[1]}.{module}"] = source
+    blocks = {match[1] for match in map(_NAME.fullmatch, file.headers) if match}
+    wanted = {
+        f"blocks.{block}.{module}": f"blocks.{block}.{scale}" for block in blocks for module, scale in _SCALES.items()
+    }
+    missing = sorted(source for module, source in wanted.items() if module not in found)
+    if found and missing:
+        raise ValueError(f"checkpoint {file.path!r} has LayerScale in some blocks only: missing {missing[0]!r}.")
     return found
 
 
@@ -153,33 +158,3 @@ def _name(key, has_stages=True):
     if part.startswith(ATTENTION) and "/out/" not in part:
         return f"blocks.{index}.attn.qkv.{'weight' if part.endswith('kernel') else 'bias'}"
     return f"blocks.{index}." + next((name for name, original in _IN_BLOCK.items() if original == part), part)
-
-
-def _facts(file, entries):
-    settings = read_settings(file.path, "config.json", marker="architecture")
-    model = settings.get("model_args", {})
-    act_layer = model.get("act_layer", "gelu")
-    if act_layer not in _GELUS:
-        raise ValueError(
-            f"checkpoint {file.path!r}: act_layer of its config.json must be one of {tuple(_GELUS)}, received "
-            f"{act_layer!r}."
-        )
-    pooling, wanted = settings.get("global_pool"), "token" if "cls" in entries else "avg"
-    if pooling not in (None, "", wanted):
-        raise ValueError(
-            f"checkpoint {file.path!r}: global_pool of its config.json must be {wanted!r} for a model "
-            f"{'with' if wanted == 'token' else 'without'} a class token, received {pooling!r}."
-        )
-    pretrained = settings.get("pretrained_cfg", {})
-    mean, std = normalisation(file.path, "config.json", pretrained, ("mean", "std"), entries.get("embedding/kernel"))
-    heads = model.get("num_heads", settings.get("num_heads"))
-    return SourceFacts(
-        "timm weights",
-        activation=_GELUS[act_layer],
-        layer_norm_epsilon=LAYER_NORM_EPSILON,
-        num_heads=heads if isinstance(heads, int) else None,
-        input_mean=mean,
-        input_std=std,
-        position_prefixes=(0,) if model.get("no_embed_class") is True else (1,),
-        resize_method="bicubic",
-    )

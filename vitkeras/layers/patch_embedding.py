@@ -3,13 +3,17 @@
 Legend: B batch, H W image height and width, P patch, h w patch grid, C channels, D hidden dimension.
 """
 
+import numbers
+
 import keras
 
 
 def pair(value, name):
     """Returns `value` as a (height, width) pair of positive ints, or raises ValueError naming `name`."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(values) != 2 or not all(isinstance(v, int) and v > 0 for v in values):
+    # NumPy's integers count as such, and are turned into Python's, which a configuration can hold.
+    values = tuple(int(v) if isinstance(v, numbers.Integral) and not isinstance(v, bool) else v for v in values)
+    if len(values) != 2 or not all(type(v) is int and v > 0 for v in values):
         raise ValueError(f"{name} must be a positive int or a pair (height, width) of them, received {value!r}.")
     return values
 

@@ -65,6 +65,11 @@ def AxialViT(
         >>> AxialViT((32, 64, 3), 16, 2, 48, 3, 96, classes=7).output_shape
         (None, 7)
     """
+    if weights is not None:
+        raise ValueError(
+            f"weights must be None for an axial model, which no checkpoint layout has a place for, received "
+            f"{weights!r}; keep one with model.save and load it with keras.saving.load_model."
+        )
     plan = plan_weights(weights, include_top, classes, activation, layer_norm_epsilon)
     classes, activation, layer_norm_epsilon = plan.classes, plan.activation, plan.layer_norm_epsilon
     check_gelu(activation)

@@ -47,6 +47,9 @@ def features(model, layers, as_maps=True, norm=False):
         raise ValueError(
             f"layers must be a sequence of ints in -{len(blocks)}...{len(blocks) - 1}, received {layers!r}."
         )
+    for argument, value in (("as_maps", as_maps), ("norm", norm)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{argument} must be True or False, received {value!r}.")
     if is_resnet and (norm or not as_maps):
         raise ValueError(f"as_maps=False and norm=True are for ViTs, received them for {model.name!r}.")
     outputs = [blocks[i].output for i in chosen]

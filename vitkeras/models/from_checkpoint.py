@@ -34,8 +34,8 @@ def from_checkpoint(
     erf for timm, `config.json` for Hugging Face, the original's constants for its own layout, which doesn't say them.
 
     Args:
-        path: str or path-like, a file, folder or address as in `load_checkpoint`. A `.keras` file gives the model that
-            was saved, without the other arguments.
+        path: str or path-like, a file or folder as in `load_checkpoint`, or an http(s) address. A `.keras` file
+            gives the model that was saved, without the other arguments.
         input_shape: (height, width, channels) or None (default): the file's own. Another size resizes the position
             embedding; other than 3 channels sum (1) or repeat and rescale (C) the first kernel.
         include_top: bool or None (default): whether there is a head; as the file has it.
@@ -45,7 +45,8 @@ def from_checkpoint(
         activation: "gelu_tanh", "gelu" or None (default): the source's.
         layer_norm_epsilon: float or None (default): the source's.
         num_heads: int or None; needed for timm files whose width is none of the known models'.
-        position_grid: (h, w) or None; the file's patch grid, needed where it isn't square.
+        position_grid: (h, w) or None; the file's patch grid, needed where it isn't square. As many positions as a
+            square has are taken for one: 36 are 6 x 6, unless 4 x 9 is said here.
         input_mean, input_std: as in `load_checkpoint`.
         name: str or None, the model's name.
         **kwargs: any other argument of `VisionTransformer` or `ResNet` that no file tells, such as `dropout_rate`.
@@ -75,6 +76,8 @@ def from_checkpoint(
         given = dict(input_shape=input_shape, include_top=include_top, classes=classes, pooling=pooling, name=name)
         given |= dict(activation=activation, layer_norm_epsilon=layer_norm_epsilon, num_heads=num_heads)
         given |= dict(position_grid=position_grid, input_mean=input_mean, input_std=input_std, **kwargs)
+        if classifier_activation != "softmax":
+            given["classifier_activation"] = repr(classifier_activation)
         for argument, value in given.items():
             if value is not None:
                 raise ValueError(
@@ -99,8 +102,16 @@ def from_checkpoint(
             pooling=pooling,
             name=name,
         )
+        if "weights" in kwargs:
+            raise ValueError(
+                f"weights must not be given: they are those of {view.path!r}, received {kwargs['weights']!r}."
+            )
         if facts.is_resnet:
             builder = ResNet
+            for_vits = dict(activation=activation, layer_norm_epsilon=layer_norm_epsilon, num_heads=num_heads)
+            for argument, value in (for_vits | {"position_grid": position_grid}).items():
+                if value is not None:
+                    raise ValueError(f"{argument} is for ViTs, and {view.path!r} is a ResNet; received {value!r}.")
         else:
             builder = VisionTransformer
             arguments |= settle_constants(view.facts, activation, layer_norm_epsilon)
@@ -111,7 +122,7 @@ def from_checkpoint(
             raise ValueError(f"{twice[0]} is read off checkpoint {view.path!r}, received {kwargs[twice[0]]!r}.")
         model = builder(**arguments, **facts.arguments, **kwargs)
         notes = []
-        load_view(model, view, notes, loads_head, position_grid, input_mean, input_std)
+        load_view(model, view, notes, loads_head, position_grid, input_mean, input_std, same_size=True)
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return model

@@ -1,5 +1,8 @@
 """What every model begins and ends with: argument checks, the image input, the head."""
 
+import math
+import numbers
+
 import keras
 
 
@@ -13,14 +16,14 @@ def zero_head(classes, activation, dtype=None):
 
 def check_choice(argument, value, allowed):
     """Raises ValueError unless `value` is one of `allowed`."""
-    if value not in allowed:
+    if not isinstance(value, (str, bool, type(None))) or value not in allowed:
         raise ValueError(f"{argument} must be one of {allowed}, received {value!r}.")
 
 
 def check_sizes(**sizes):
     """Raises ValueError unless each value is a positive int."""
     for argument, value in sizes.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{argument} must be a positive int, received {value!r}.")
 
 
@@ -60,9 +63,9 @@ def check_activation(**activations):
 
 
 def check_epsilon(epsilon):
-    """Raises ValueError unless `epsilon` is a number of at least 0."""
-    if not isinstance(epsilon, (int, float)) or not epsilon >= 0:
-        raise ValueError(f"layer_norm_epsilon must be a number >= 0, received {epsilon!r}.")
+    """Raises ValueError unless `epsilon` is a finite number of at least 0."""
+    if not isinstance(epsilon, (int, float)) or isinstance(epsilon, bool) or not 0 <= epsilon < math.inf:
+        raise ValueError(f"layer_norm_epsilon must be a finite number >= 0, received {epsilon!r}.")
 
 
 def check_model(model):

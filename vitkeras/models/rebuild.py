@@ -24,7 +24,7 @@ def at_resolution(model, image_size, method="bilinear"):
         A new `keras.Model`; the old one is untouched.
 
     Raises:
-        ValueError: if the size does not fit the patches, or for an unknown method.
+        ValueError: if the size does not fit the patches, for an unknown method, or a model inside another one.
 
     Example:
         >>> import vitkeras
@@ -38,6 +38,12 @@ def at_resolution(model, image_size, method="bilinear"):
         raise ValueError(f"method must be one of {tuple(RESIZE_METHODS)}, received {method!r}.")
     image = keras.Input((*image_size, model.input_shape[-1]), name=model.inputs[0].name, dtype=model.inputs[0].dtype)
     inputs = keras.tree.pack_sequence_as(model.input, [image])
+    nested = [layer.name for layer in model.layers if isinstance(layer, keras.Model)]
+    if nested:
+        raise ValueError(
+            f"model {model.name!r} holds another model: rebuild that one, model.get_layer({nested[0]!r}), and "
+            "compose anew."
+        )
     grid = _patch_grid(model, image_size, inputs)
 
     def clone_layer(layer):
@@ -81,9 +87,12 @@ def with_new_head(model, classes, classifier_activation="softmax"):
     """
     check_model(model)
     check_sizes(classes=classes)
+    classes = int(classes)
     names = [layer.name for layer in model.layers]
     head = next((name for name in ("pre_logits", "head") if name in names), None)
     features = model.output if head is None else model.get_layer(head).input
+    if len(model.outputs) != 1:
+        raise ValueError(f"model must have one output to carry a head, {model.name!r} has {len(model.outputs)}.")
     if len(features.shape) != 2:
         raise ValueError(
             f"model must give one vector an image to carry a head, its features have shape {tuple(features.shape)}; "

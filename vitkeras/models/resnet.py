@@ -3,6 +3,8 @@
 Paper section 3.1 "Hybrid Architecture" and appendix B.1. Legend: B batch, H W image height and width, C channels.
 """
 
+import math
+
 import keras
 
 from vitkeras import layers
@@ -34,7 +36,8 @@ def resnet_body(image, blocks, width_factor=1.0, attention_heads=None, prefix=""
         ValueError: if a stage has no unit, or the width is not a multiple of GroupNorm's 32 groups.
     """
     check_units(**{f"{prefix}blocks": blocks})
-    width = round(ROOT_WIDTH * width_factor)
+    is_number = isinstance(width_factor, (int, float)) and math.isfinite(width_factor)
+    width = round(ROOT_WIDTH * width_factor) if is_number else 0
     if width < 1 or width != ROOT_WIDTH * width_factor or width % GROUPS:
         raise ValueError(
             f"{prefix}width_factor must make {ROOT_WIDTH} a multiple of GroupNorm's {GROUPS} groups, "
@@ -72,7 +75,7 @@ def ResNet(
 
     Args:
         input_shape: (height, width, channels); None for any height and width.
-        blocks: sequence of ints >= 1, units a stage: (3, 4, 6, 3) is ResNet50.
+        blocks: sequence of ints >= 1, units a stage: (3, 4, 6, 3) is ResNet50, () the root alone.
         width_factor: float, multiplies the widths: 2 is "x2". Default 1.
         include_top, classes, classifier_activation, weights, input_tensor, name: as in `VisionTransformer`.
         pooling: None (default, the map), "avg" or "max"; used without the head.

@@ -151,6 +151,8 @@ def build_variant(
             nearest = difflib.get_close_matches(argument, parameters, n=1, cutoff=0)
             raise TypeError(f"{variant} has no argument {argument!r}; nearest: {nearest[0]!r}.")
     input_shape = check_image(input_shape, input_tensor)
+    if weights is not None and isinstance(row, AxialVariant):
+        return row.builder(input_shape, **vars(row), weights=weights)  # refused there
     if weights is not None:
         weights = find_weights(weights, variant, input_shape[0] if input_shape else None) or weights
     own = {key: overrides.pop(key, None) for key in ("activation", "layer_norm_epsilon")}

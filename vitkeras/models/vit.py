@@ -93,7 +93,7 @@ def VisionTransformer(
             the weights file says of itself, "gelu_tanh" where it doesn't.
         layer_norm_epsilon: float or None (default): what the weights file says of itself, 1e-6 where it doesn't.
         classifier_activation: "softmax" (default), None for logits, or any Keras activation.
-        weights: None (default, random), or a file, folder or address that `load_checkpoint` takes.
+        weights: None (default, random), a file or folder that `load_checkpoint` takes, or an http(s) address.
         pooling: None (default, all tokens), "token", "avg" or "max"; used without the head.
         input_tensor: optional Keras tensor to build on, of shape (B, *input_shape).
         grid_size: (h, w) of the stored position embedding in a model for any image size; default that of 224 pixels.
@@ -140,6 +140,12 @@ def VisionTransformer(
     image = image_input(input_shape, input_tensor)
     x = image if stem_blocks is None else resnet_body(image, stem_blocks, stem_width_factor, prefix="stem_")
     patch = layers.PatchEmbedding(patch_size, hidden_dim, name="patch_embedding")
+    sides = tuple(x.shape[1:3])
+    if stem_blocks is not None and any(n is not None and (n % p or not n) for n, p in zip(sides, patch.patch_size)):
+        raise ValueError(
+            f"input_shape {tuple(image.shape[1:])} makes a map of {sides} behind the stem, which must be a multiple of "
+            f"the patch size {patch.patch_size}."
+        )
     grid = patch(x)  # (B, h, w, D)
     x = keras.layers.Reshape((-1, hidden_dim), name="patch_tokens")(grid)  # (B, N, D)
 
@@ -147,6 +153,8 @@ def VisionTransformer(
         raise ValueError(f"input_shape must be known for relative positions, received {tuple(image.shape[1:])}.")
 
     has_class_token = classifier in ("token", "token_unpooled")
+    if pooling == "token" and not has_class_token:
+        raise ValueError(f"pooling='token' needs a class token, received classifier={classifier!r}.")
     if has_class_token:
         x = layers.ClassToken(name="class_token")(x)  # (B, N + 1, D)
     prefix = int(has_class_token)

@@ -9,13 +9,15 @@ from urllib.parse import unquote, urlsplit
 from vitkeras.checkpoints.download import fetch
 from vitkeras.checkpoints.facts import head_classes, representation_size
 from vitkeras.checkpoints.load import load_checkpoint, load_view
-from vitkeras.checkpoints.open import as_path, is_checkpoint, open_checkpoint
+from vitkeras.checkpoints.open import SUFFIXES, as_path, is_checkpoint, open_checkpoint
 from vitkeras.checkpoints.positions import read_grid
 from vitkeras.checkpoints.registry import find_published
 from vitkeras.checkpoints.sizes import check_sizes
 from vitkeras.checkpoints.view import SourceFacts
+from vitkeras.models.parts import check_sizes as check_sizes_of
 
 DEFAULT_CLASSES = 1000
+MAX_NAME = 200  # characters of a file's name, which the cache adds to
 # The original's, whose layout doesn't say them.
 DEFAULT_CONSTANTS = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-6}
 
@@ -74,6 +76,9 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
         FileNotFoundError, ConnectionError: if the file is neither there nor reachable.
         ValueError: if it is no checkpoint or one of another size, or it has no head and `classes` isn't given.
     """
+    if classes is not None and include_top is True:
+        check_sizes_of(classes=classes)
+        classes = int(classes)
     path = local_path(weights)
     if path is None:
         return Plan(
@@ -82,7 +87,7 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
             include_top,
             **settle_constants(SourceFacts(), activation, layer_norm_epsilon),
         )
-    with open_checkpoint(path) as view:
+    with _open(path, weights) as view:
         if sizes is not None:
             check_sizes(view, sizes)
         own, facts, grid = head_classes(view), view.facts, read_grid(view)
@@ -99,6 +104,17 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
             image_size=facts.image_size,
             **settle_constants(facts, activation, layer_norm_epsilon),
         )
+
+
+def _open(path, weights):
+    """Opens the file; a downloaded one that is damaged is said to be a copy."""
+    try:
+        return open_checkpoint(path)
+    except ValueError as error:
+        source = getattr(weights, "url", weights)
+        if isinstance(source, str) and _is_address(source):
+            raise ValueError(f"{error} It is a copy of {source}: remove the copy to have it fetched again.") from error
+        raise
 
 
 def settle_constants(facts, activation=None, layer_norm_epsilon=None):
@@ -129,10 +145,7 @@ def find_weights(weights, variant, image_size):
     if not isinstance(weights, str) or _is_address(weights) or is_checkpoint(os.path.expanduser(weights)):
         return None
     if "://" in weights:
-        raise ValueError(
-            f"weights={weights!r}: addresses begin with http:// or https://; copy the file of another kind of address "
-            "to the disk and give its path."
-        )
+        return local_path(weights)  # refused there
     try:
         return find_published(weights, variant, image_size)
     except ValueError:
@@ -149,7 +162,12 @@ def local_path(weights):
         return fetch(weights.url, weights.path)
     if isinstance(weights, str) and _is_address(weights):
         return fetch(weights, _cached_name(weights))
-    return os.path.expanduser(as_path(weights, "weights"))
+    if isinstance(weights, str) and "://" in weights:
+        raise ValueError(
+            f"weights={weights!r}: addresses begin with http:// or https://; copy the file of another kind of address "
+            "to the disk and give its path."
+        )
+    return as_path(weights, "weights")
 
 
 def load_weights(model, weights, include_top=True, **kwargs):
@@ -166,4 +184,7 @@ def _is_address(weights):
 
 def _cached_name(url):
     """One folder an address, so that files of one name from two servers are not taken for each other."""
-    return f"addresses/{hashlib.sha256(url.encode()).hexdigest()[:16]}/{os.path.basename(unquote(urlsplit(url).path))}"
+    name = os.path.basename(unquote(urlsplit(url).path))
+    if not name.endswith(SUFFIXES) or len(name) > MAX_NAME or "\0" in name:
+        raise ValueError(f"weights={url!r}: an address must end in the name of a file, with one of {SUFFIXES}.")
+    return f"addresses/{hashlib.sha256(url.encode()).hexdigest()[:16]}/{name}"
