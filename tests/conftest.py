@@ -130,6 +130,16 @@ def whole():
     jax.config.update("jax_disable_most_optimizations", setting)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _memory_of_one_file():
+    """Keras keeps the graphs and names of every model until it is told not to: gigabytes over the whole suite."""
+    yield
+    if "keras" in sys.modules:
+        import keras
+
+        keras.backend.clear_session()
+
+
 @pytest.fixture
 def rng():
     """A NumPy generator with a fixed seed."""
