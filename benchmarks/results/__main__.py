@@ -19,7 +19,6 @@ import sys
 
 from .collect import collect
 from .figure import draw
-from .macs import multiply_adds
 from .plan import EXPERIMENTS, Sources, plan, unique
 from .tables import write_tables
 from .work import REPOSITORY, Failed, Interrupted, read_json, resolved, work, write_text
@@ -107,10 +106,11 @@ def _count(planned, found):
     from recipes.building import build_model
     from recipes.config import FinetuneConfig
     from recipes.loading import from_dict
+    from vitkeras.analysis import flops
 
     for row, runs in planned.get("hybrid", {}).items():
         config = from_dict(FinetuneConfig, resolved(runs[0]))
-        found["hybrid"][row]["multiply_adds"] = multiply_adds(build_model(config, classes=10))
+        found["hybrid"][row]["multiply_adds"] = flops(build_model(config, classes=10)).macs
 
 
 def run(argv):

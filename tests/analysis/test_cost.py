@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from graph_products import multiply_adds
 
 import vitkeras
 from vitkeras.analysis import flops
@@ -33,6 +34,41 @@ def test_a_vit_of_odd_sizes():
 def test_table_6(name, epochs, exaflops):
     model = getattr(vitkeras, name)(weights=None, include_top=False)
     assert 3 * flops(model).flops * JFT_IMAGES * epochs / 1e18 == pytest.approx(exaflops, rel=0.01)
+
+
+def vit(**more):
+    return vitkeras.VisionTransformer((21, 25, 3), (7, 5), 2, 24, 3, 48, classes=7, **more)
+
+
+STEM = dict(stem_blocks=(1, 2), stem_width_factor=0.5)
+FAMILIES = {
+    "token": vit,
+    "average": lambda: vit(classifier="gap"),
+    "every token": lambda: vit(classifier="token_unpooled", representation_size=11),
+    "relative": lambda: vit(position_embedding="relative"),
+    "2-d": lambda: vit(position_embedding="learned_2d"),
+    "features": lambda: vit(include_top=False, pooling="max"),
+    "hybrid": lambda: vitkeras.VisionTransformer(
+        (64, 96, 3), 2, 1, 24, 3, 40, stem_blocks=(1, 2), stem_width_factor=0.5
+    ),
+    "resnet": lambda: vitkeras.models.ResNet((45, 67, 3), (1, 2), 0.5, classes=7),
+    "axial vit": lambda: vitkeras.models.AxialViT((21, 25, 3), (7, 5), 2, 24, 3, 48, classes=7),
+    "axial resnet": lambda: vitkeras.models.ResNet((45, 67, 3), (1, 1), 0.5, classes=7, attention_heads=4),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_calculation_is_what_the_graph_computes(name):
+    model = FAMILIES[name]()
+    assert flops(model).macs == multiply_adds(model)
+
+
+def test_the_graphs_count_by_hand():
+    assert multiply_adds(vit()) == sum(vit_by_hand((3, 5), (7, 5), 2, 24, 48, 7).values())
+    image = keras.Input((7, 5, 3))
+    rows = keras.layers.Masking()(keras.layers.Reshape((35, 3))(image))
+    with pytest.raises(ValueError, match="the model's graph must be flat to be counted, received the call"):
+        multiply_adds(keras.Model(image, keras.layers.GRU(2)(rows)))
 
 
 def test_convolutions_and_units():

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import vitkeras
 from benchmarks.results import __main__ as command
-from benchmarks.results import collect, figure, macs, tables, work
+from benchmarks.results import collect, figure, tables, work
 from benchmarks.results.plan import EXPERIMENTS, POSITIONS, Run, Sources, plan, unique
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -50,7 +49,7 @@ def finished(tmp_path):
     return found, tmp_path
 
 
-@pytest.mark.parametrize("module", [collect, command, macs], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [collect, command], ids=lambda module: module.__name__)
 def test_examples(module):
     done = doctest.testmod(module)
     assert done.attempted and not done.failed
@@ -103,35 +102,17 @@ def test_the_hybrid_has_the_multiply_adds_of_the_vit():
     from recipes.building import build_model
     from recipes.config import FinetuneConfig
     from recipes.loading import from_dict
+    from vitkeras.analysis import flops
 
     rows = planned("hybrid")["hybrid"]
     models = [build_model(from_dict(FinetuneConfig, work.resolved(runs[0])), 10) for runs in rows.values()]
-    vit, hybrid = (macs.multiply_adds(model) for model in models)
+    vit, hybrid = (flops(model).macs for model in models)
     d, mlp, tokens = 64, 128, 65
     block = 4 * tokens * d * d + 2 * tokens * tokens * d + 2 * tokens * d * mlp
     assert vit == 64 * 48 * d + 4 * block + 10 * d
     root, unit = 256 * 147 * 32, 64 * (32 * 32 + 9 * 32 * 32 + 2 * 32 * 128)
     assert hybrid == root + unit + 64 * 128 * d + 3 * block + 10 * d
     assert abs(hybrid / vit - 1) < 0.05
-
-
-def test_relative_positions_are_counted_too():
-    arguments = (21, 25, 3), (7, 5), 1, 24, 3, 48
-    plain, relative = (
-        macs.multiply_adds(vitkeras.VisionTransformer(*arguments, classes=7, position_embedding=kind))
-        for kind in ("none", "relative")
-    )
-    assert relative - plain == 15 * (2 * 15 - 1) * 24  # each query with each of the 2 L - 1 offsets
-
-
-def test_a_shape_that_is_not_static_is_refused():
-    import keras
-
-    image = keras.Input((7, 5, 3))
-    rows = keras.layers.Masking()(keras.layers.Reshape((35, 3))(image))
-    scanned = keras.Model(image, keras.layers.GRU(2)(rows))
-    with pytest.raises(ValueError, match="the model's graph must be flat to be counted, received the call"):
-        macs.multiply_adds(scanned)
 
 
 def test_collecting(finished):

@@ -1,4 +1,4 @@
-"""Exact multiply-adds of a model's matrix products, read off its TensorFlow graph."""
+"""Multiply-adds of a model's products and convolutions, read off its TensorFlow graph: what `flops` must give."""
 
 import math
 
