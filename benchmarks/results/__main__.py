@@ -5,7 +5,7 @@
 
 Every run is an ordinary call of a recipe in a folder of its own below `--workdir`; its command line and output are
 there. The same command goes on where the last one stopped, and a finished run is not repeated. With two or more
-processes each computes with one thread, which does more on a CPU than one process with several.
+processes each computes with one thread.
 
 The data are looked for in the folder that VITKERAS_TEST_DATA names (default: ../shared). `--cifar tfds:cifar10` takes
 the public set instead (8,000 of its training pictures); `--flowers` and `--weights` are for other photos and other

@@ -46,12 +46,12 @@ def draw(results, path):
     for place, key in enumerate(reversed(rows)):
         runs = rows[key]["runs"]
         mean, deviation = summary(runs)
-        right.barh(place, mean, xerr=deviation or 0.0, color="#7aa6c2", ecolor="#30434f", capsize=3)
-        right.plot([100 * run["accuracy"] for run in runs], [place] * len(runs), "k.", markersize=4)
+        right.errorbar(mean, place, xerr=deviation or 0.0, fmt="o", color="#1f77b4", capsize=4)
+        right.plot([100 * run["accuracy"] for run in runs], [place + 0.2] * len(runs), "k.", markersize=4)
     right.set_yticks(range(len(rows)), [NAMES[key] for key in reversed(rows)])
-    lowest = min(run["accuracy"] for row in rows.values() for run in row["runs"])
-    right.set_xlim(left=max(0.0, 100 * lowest - 10))
-    right.set(xlabel="test accuracy in %", title="bars: mean; lines: one standard deviation; dots: seeds")
+    right.set_ylim(-0.6, len(rows) - 0.4)
+    right.grid(axis="x", alpha=0.3)
+    right.set(xlabel="test accuracy in %", title="mean, standard deviation, and (black) each seed")
     figure.savefig(path + ".part", format="png", dpi=110)
     os.replace(path + ".part", path)
     return True
