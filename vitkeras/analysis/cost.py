@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import keras
 
 from vitkeras import layers
+from vitkeras.analysis.recording import check_model
 
 KINDS = ("patch", "linear", "attention", "convolution")
 _FREE = (
@@ -92,8 +93,7 @@ def flops(model):
         >>> flops(model).by_kind
         {'patch': 7225344, 'linear': 3631440, 'attention': 3725664, 'convolution': 0}
     """
-    if not isinstance(model, keras.Model):
-        raise ValueError(f"model must be a keras.Model, received {model!r}.")
+    check_model(model)
     rows = []
     for layer in model.layers:
         if isinstance(layer, keras.Model):
@@ -118,8 +118,7 @@ def _macs(layer, before, after):
     if isinstance(layer, layers.EncoderBlock):
         return _block(layer, *before[1:])
     if isinstance(layer, layers.AxialEncoderBlock):
-        height, width, dim = before[1:]
-        return _sum(_times(height, _block(layer.row, width, dim)), _times(width, _block(layer.column, height, dim)))
+        return _axial(layer, *before[1:], _block)
     if isinstance(layer, layers.MultiHeadSelfAttention):
         return _attention(layer, *before[1:])
     if isinstance(layer, layers.AxialAttention):
@@ -147,8 +146,9 @@ def _attention(attention, count, dim):
     return {"linear": 4 * count * dim * dim, "attention": products}
 
 
-def _axial(layer, height, width, dim):
-    return _sum(_times(height, _attention(layer.row, width, dim)), _times(width, _attention(layer.column, height, dim)))
+def _axial(layer, height, width, dim, cost=_attention):
+    """Rows of w tokens, then columns of h; `cost` is that of one line, by default the attention alone."""
+    return _sum(_times(height, cost(layer.row, width, dim)), _times(width, cost(layer.column, height, dim)))
 
 
 def _convolution(layer, after):
@@ -165,7 +165,7 @@ def _unit(unit, shape):
         total = _sum(total, _axial(conv, *shape[1:]) if is_axial else _convolution(conv, after))
         shape = after
         if is_axial:  # the stride is made by pooling after it
-            shape = (shape[0], *(-(-side // unit.strides) for side in shape[1:3]), shape[3])
+            shape = unit._pooled_shape(shape)
     return total
 
 

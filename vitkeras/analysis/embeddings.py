@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from vitkeras import layers
+from vitkeras.analysis.recording import check_model
 
 
 def embedding_filters(model, count=28):
@@ -98,7 +99,6 @@ def _position_vectors(layer):
 
 def _in_order(model):
     """Yields the layers as the model has them, those inside a layer or a nested model in its place."""
-    if not isinstance(model, keras.Model):
-        raise ValueError(f"model must be a keras.Model, received {model!r}.")
+    check_model(model)
     for layer in model.layers:
         yield from _in_order(layer) if isinstance(layer, keras.Model) else layer._flatten_layers()

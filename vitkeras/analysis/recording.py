@@ -33,8 +33,7 @@ def record_attention(model, images):
     Raises:
         ValueError: if `model` is no `keras.Model`, or holds no attention layer.
     """
-    if not isinstance(model, keras.Model):
-        raise ValueError(f"model must be a keras.Model, received {model!r}.")
+    check_model(model)
     inside = list(model._flatten_layers())
     attentions = [layer for layer in inside if isinstance(layer, MultiHeadSelfAttention)]
     if not attentions:
@@ -49,6 +48,12 @@ def record_attention(model, images):
         model(images, training=False)  # called, not predicted: nothing is traced, so each value is there
     maps = [np.asarray(keras.ops.convert_to_numpy(weights)) for weights in maps]
     return Attention(maps, grids[0] if grids else None, sum(isinstance(layer, ClassToken) for layer in inside))
+
+
+def check_model(model):
+    """Raises ValueError unless `model` is a `keras.Model`."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"model must be a keras.Model, received {model!r}.")
 
 
 @contextlib.contextmanager

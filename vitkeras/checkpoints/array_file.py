@@ -4,6 +4,7 @@ No array is in memory twice: a block is converted, and turned if need be, on its
 """
 
 import math
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,3 +132,11 @@ def block_sizes(count, itemsize, parts=1, multiple=1):
         while rest > 0:
             yield min(size, rest)
             rest -= size
+
+
+def check_file(path):
+    """Raises FileNotFoundError or ValueError unless `path` is a file that holds something."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"checkpoint {path!r} is not a file.")
+    if not os.path.getsize(path):
+        raise ValueError(f"checkpoint {path!r} is empty.")

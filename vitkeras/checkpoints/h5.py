@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from vitkeras.checkpoints.array_file import BLOCK_BYTES, MAX_ARRAYS, ArrayFile, ArrayHeader
+from vitkeras.checkpoints.array_file import BLOCK_BYTES, MAX_ARRAYS, ArrayFile, ArrayHeader, check_file
 
 # What h5py raises on bytes that are not what they claim to be.
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
@@ -95,11 +95,3 @@ def _is_bfloat16(dataset):
     """Whether Keras stored bfloat16, which HDF5 doesn't have: two bytes of no known kind, and a note beside them."""
     note = dataset.attrs.get("dtype")
     return isinstance(note, str) and note == "bfloat16" and dataset.dtype.itemsize == 2
-
-
-def check_file(path):
-    """Raises FileNotFoundError or ValueError unless `path` is a file that holds something."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"checkpoint {path!r} is not a file.")
-    if not os.path.getsize(path):
-        raise ValueError(f"checkpoint {path!r} is empty.")

@@ -9,9 +9,10 @@ import zlib
 import keras
 import numpy as np
 
+from vitkeras.checkpoints.array_file import check_file
 from vitkeras.checkpoints.check import compare
 from vitkeras.checkpoints.google import google_slots
-from vitkeras.checkpoints.h5 import H5File, check_file
+from vitkeras.checkpoints.h5 import H5File
 from vitkeras.checkpoints.keras_layout import keras_view
 from vitkeras.checkpoints.view import SourceFacts
 

@@ -9,7 +9,7 @@ from vitkeras.checkpoints.handover import hand_over
 from vitkeras.checkpoints.open import open_checkpoint
 from vitkeras.checkpoints.positions import PositionResize
 from vitkeras.checkpoints.registry import find_source, lower_resolution_file
-from vitkeras.checkpoints.sizes import check_sizes, read_sizes
+from vitkeras.checkpoints.sizes import check_same_sizes, read_sizes
 from vitkeras.checkpoints.stem import InputFit
 from vitkeras.checkpoints.view import HEAD_KEYS, POSITION_KEY
 
@@ -76,7 +76,7 @@ def load_view(model, view, notes, load_head=True, position_grid=None, input_mean
     fit = InputFit(view, slots, input_mean, input_std)
     resize = PositionResize(model, view, position_grid)
     if not same_size:
-        check_sizes(view, read_sizes({slot.key: slot.shape for slot in slots}))
+        check_same_sizes(view, read_sizes({slot.key: slot.shape for slot in slots}))
     check_facts(model, view)
     check_head(model, view, loads_head, slots)
     check_schema(view, slots, loads_head, resize, fit)

@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes
+from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes, check_file
 
 # What zipfile, its decompressors and NumPy's header parser raise on bytes that are not what they claim to be.
 _DAMAGE = (
@@ -53,10 +53,7 @@ class NpzFile(ArrayFile):
 
     def __init__(self, path):
         self.path = os.fspath(path)
-        if not os.path.isfile(self.path):
-            raise FileNotFoundError(f"checkpoint {self.path!r} is not a file.")
-        if not os.path.getsize(self.path):
-            raise ValueError(f"checkpoint {self.path!r} is empty.")
+        check_file(self.path)
         try:
             self._archive = zipfile.ZipFile(self.path)
         except (*_DAMAGE, OSError) as error:  # OSError: a damaged directory sends the reader to a negative offset

@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes
+from vitkeras.checkpoints.array_file import MAX_ARRAYS, ArrayFile, ArrayHeader, block_sizes, check_file
 from vitkeras.checkpoints.settings import unique_keys
 
 MAX_HEADER_BYTES = 2**26  # the format's own bound is 100 MB; a ViT's header has some 50 kB
@@ -50,10 +50,7 @@ class SafetensorsFile(ArrayFile):
 
     def __init__(self, path):
         self.path = os.fspath(path)
-        if not os.path.isfile(self.path):
-            raise FileNotFoundError(f"checkpoint {self.path!r} is not a file.")
-        if not os.path.getsize(self.path):
-            raise ValueError(f"checkpoint {self.path!r} is empty.")
+        check_file(self.path)
         self._stream = open(self.path, "rb")
         try:
             self._ranges, self.headers = {}, {}

@@ -57,9 +57,6 @@ def save_checkpoint(model, path, overwrite=False):
     if os.path.lexists(path) and (not overwrite or os.path.isdir(path)):
         advice = "it is a folder" if os.path.isdir(path) else "pass overwrite=True to replace it"
         raise FileExistsError(f"{path!r} exists; {advice}.")
-    for slot in slots:
-        if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(slot.variable, "float32"))).all():
-            raise ValueError(f"model {model.name!r}: weight {slot.variable.path!r} holds values that are not finite.")
     maps = {
         id(weight)
         for layer in model._flatten_layers()
@@ -72,6 +69,10 @@ def save_checkpoint(model, path, overwrite=False):
             for slot in slots:
                 shape = (1, 1, 1, *slot.shape) if id(slot.variable) in maps else slot.shape
                 array = keras.ops.convert_to_numpy(keras.ops.cast(slot.variable, "float32")).reshape(shape)
+                if not np.isfinite(array).all():
+                    raise ValueError(
+                        f"model {model.name!r}: weight {slot.variable.path!r} holds values that are not finite."
+                    )
                 with archive.open(f"{slot.key}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
                 del array

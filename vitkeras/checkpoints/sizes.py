@@ -74,7 +74,7 @@ def most_told(shapes, axes, told=()):
     return told.most_common(1)[0][0] if told else None
 
 
-def check_sizes(view, wanted):
+def check_same_sizes(view, wanted):
     """Refuses a file of another depth or width in one sentence, instead of naming each of its arrays.
 
     Args:

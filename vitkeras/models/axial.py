@@ -65,11 +65,7 @@ def AxialViT(
         >>> AxialViT((32, 64, 3), 16, 2, 48, 3, 96, classes=7).output_shape
         (None, 7)
     """
-    if weights is not None:
-        raise ValueError(
-            f"weights must be None for an axial model, which no checkpoint layout has a place for, received "
-            f"{weights!r}; keep one with model.save and load it with keras.saving.load_model."
-        )
+    check_no_weights(weights)
     plan = plan_weights(weights, include_top, classes, activation, layer_norm_epsilon)
     classes, activation, layer_norm_epsilon = plan.classes, plan.activation, plan.layer_norm_epsilon
     check_gelu(activation)
@@ -108,3 +104,12 @@ def AxialViT(
     if include_top:
         x = zero_head(classes, classifier_activation)(x)  # (B, K)
     return plan.load(keras.Model(model_input(image), x, name=name or "axial_vit"))
+
+
+def check_no_weights(weights):
+    """Raises ValueError unless `weights` is None: no checkpoint layout has a place for an Axial-ViT."""
+    if weights is not None:
+        raise ValueError(
+            "weights must be None for an axial model, which no checkpoint layout has a place for, received "
+            f"{weights!r}; keep one with model.save and load it with keras.saving.load_model."
+        )

@@ -76,14 +76,14 @@ def from_checkpoint(
         given = dict(input_shape=input_shape, include_top=include_top, classes=classes, pooling=pooling, name=name)
         given |= dict(activation=activation, layer_norm_epsilon=layer_norm_epsilon, num_heads=num_heads)
         given |= dict(position_grid=position_grid, input_mean=input_mean, input_std=input_std, **kwargs)
+        changed = [(argument, value) for argument, value in given.items() if value is not None]
         if classifier_activation != "softmax":
-            given["classifier_activation"] = repr(classifier_activation)
-        for argument, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{argument} is not for a .keras file, which is a whole model and comes as it was saved, received "
-                    f"{value!r} with checkpoint {path!r}; use vitkeras.with_new_head or vitkeras.at_resolution on it."
-                )
+            changed.append(("classifier_activation", classifier_activation))
+        for argument, value in changed:
+            raise ValueError(
+                f"{argument} is not for a .keras file, which is a whole model and comes as it was saved, received "
+                f"{value!r} with checkpoint {path!r}; use vitkeras.with_new_head or vitkeras.at_resolution on it."
+            )
         return load_keras_model(path)
     with open_checkpoint(path) as view:
         facts = read_facts(view, position_grid, num_heads)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vitkeras.checkpoints.sizes import Sizes
 from vitkeras.layers.residual_unit import body_stride
-from vitkeras.models.axial import AxialViT
+from vitkeras.models.axial import AxialViT, check_no_weights
 from vitkeras.models.parts import check_image
 from vitkeras.models.resnet import ResNet
 from vitkeras.models.vit import DEFAULT_IMAGE_SIZE, VisionTransformer
@@ -151,8 +151,8 @@ def build_variant(
             nearest = difflib.get_close_matches(argument, parameters, n=1, cutoff=0)
             raise TypeError(f"{variant} has no argument {argument!r}; nearest: {nearest[0]!r}.")
     input_shape = check_image(input_shape, input_tensor)
-    if weights is not None and isinstance(row, AxialVariant):
-        return row.builder(input_shape, **vars(row), weights=weights)  # refused there
+    if isinstance(row, AxialVariant):
+        check_no_weights(weights)
     if weights is not None:
         weights = find_weights(weights, variant, input_shape[0] if input_shape else None) or weights
     own = {key: overrides.pop(key, None) for key in ("activation", "layer_norm_epsilon")}

@@ -12,9 +12,9 @@ from vitkeras.checkpoints.load import load_checkpoint, load_view
 from vitkeras.checkpoints.open import SUFFIXES, as_path, is_checkpoint, open_checkpoint
 from vitkeras.checkpoints.positions import read_grid
 from vitkeras.checkpoints.registry import find_published
-from vitkeras.checkpoints.sizes import check_sizes
+from vitkeras.checkpoints.sizes import check_same_sizes
 from vitkeras.checkpoints.view import SourceFacts
-from vitkeras.models.parts import check_sizes as check_sizes_of
+from vitkeras.models.parts import check_sizes
 
 DEFAULT_CLASSES = 1000
 MAX_NAME = 200  # characters of a file's name, which the cache adds to
@@ -77,7 +77,7 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
         ValueError: if it is no checkpoint or one of another size, or it has no head and `classes` isn't given.
     """
     if classes is not None and include_top is True:
-        check_sizes_of(classes=classes)
+        check_sizes(classes=classes)
         classes = int(classes)
     path = local_path(weights)
     if path is None:
@@ -89,7 +89,7 @@ def plan_weights(weights, include_top=True, classes=None, activation=None, layer
         )
     with _open(path, weights) as view:
         if sizes is not None:
-            check_sizes(view, sizes)
+            check_same_sizes(view, sizes)
         own, facts, grid = head_classes(view), view.facts, read_grid(view)
         if include_top and own is None and classes is None and "head/kernel" not in view.entries:
             raise ValueError(
