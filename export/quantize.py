@@ -1,33 +1,115 @@
-"""int8 from the one float file, through ai-edge-quantizer."""
+"""Quantized files from the one float file, through ai-edge-quantizer, operator by operator.
+
+An operator's mode says how it computes: "float"; "dynamic", int8 weights and activations quantized on the fly, a row
+at a time; "static", int8 weights, activations in ranges that were measured before; "int4", as dynamic with 4-bit
+weights in blocks.
+"""
+
+import re
 
 from vitkeras._optional import require
 
 from .quiet import quiet
 
+MODES = ("float", "dynamic", "static", "int4")
+BLOCK = 32  # inputs of a 4-bit matrix that share a scale
+PURPOSE = "int8 export"
 
-def quantize_dynamic(float_path, path):
-    """Quantizes weights of dense and convolution layers to int8 per channel; activations on the fly.
+
+def quantize(float_path, path, operators, modes, ranges=None, algorithms=None):
+    """Writes a quantized file.
 
     Args:
         float_path: str, a float32 `.tflite` file.
         path: str, the file to write; its weights lie inside the flatbuffer.
+        operators: list of `Operator`, from `read_operators(float_path)`.
+        modes: dict of operator index -> mode; those that aren't named stay float.
+        ranges: dict of tensor name -> (low, high) for every activation of a static operator.
+        algorithms: dict of operator index -> name of ai-edge-quantizer's algorithm for its weights; default min/max.
 
     Raises:
         ImportError: if ai-edge-quantizer is missing; the extra is named.
+        ValueError: if a static operator's range is missing.
     """
-    purpose = "int8 export"
-    quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", purpose, extra="export")
-    recipe = require("ai_edge_quantizer.recipe", "ai-edge-quantizer", purpose, extra="export")
+    quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", PURPOSE, extra="export")
+    recipe, used = _recipe(operators, modes, algorithms or {}), _ranges(operators, modes, ranges or {})
     with quiet():
         engine = quantizer.Quantizer(float_path)
-        engine.load_quantization_recipe(recipe.dynamic_wi8_afp32())
-        quantized = engine.quantize(None, enable_progress_report=False).quantized_model
+        engine.load_quantization_recipe(recipe.get_quantization_recipe())
+        calibrated = {name: {"min": low, "max": high} for name, (low, high) in used.items()} or None
+        quantized = engine.quantize(calibrated, enable_progress_report=False).quantized_model
     with open(path, "wb") as file:
         file.write(bytes(quantized))
     pull_weights_in(path)
 
 
+def _recipe(operators, modes, algorithms):
+    """ai-edge-quantizer's recipe with one line an operator."""
+    manager = require("ai_edge_quantizer.recipe_manager", "ai-edge-quantizer", PURPOSE, extra="export")
+    types = require("ai_edge_quantizer.qtyping", "ai-edge-quantizer", PURPOSE, extra="export")
+    tensor, names = types.TensorQuantizationConfig, types.TFLOperationName
+    eight = tensor(num_bits=8, symmetric=True, granularity=types.QuantGranularity.CHANNELWISE)
+    four = tensor(num_bits=4, symmetric=True, granularity=types.QuantGranularity(f"BLOCKWISE_{BLOCK}"))
+    integer = {"compute_precision": types.ComputePrecision.INTEGER, "explicit_dequantize": False}
+    static = types.OpQuantizationConfig(
+        activation_tensor_config=tensor(num_bits=8, symmetric=False), weight_tensor_config=eight, **integer
+    )
+    configurations = {
+        "dynamic": types.OpQuantizationConfig(weight_tensor_config=eight, **integer),
+        "int4": types.OpQuantizationConfig(weight_tensor_config=four, **integer),
+        "static": static,
+    }
+    recipe = manager.RecipeManager()
+    for operator in operators:
+        mode = modes.get(operator.index, "float")
+        if mode == "float":
+            continue
+        more = {"algorithm_key": algorithms[operator.index]} if operator.index in algorithms else {}
+        recipe.add_quantization_config(_exactly(operator.output), names(operator.kind), configurations[mode], **more)
+        if mode == "static":
+            for output, kind in operator.moves:
+                recipe.add_quantization_config(_exactly(output), names(kind), static)
+    return recipe
+
+
+def _exactly(output):
+    """The regular expression that finds one operator: it is known by its outputs' names, a semicolon after each."""
+    return f"^{re.escape(output)};$"
+
+
+def _ranges(operators, modes, ranges):
+    """The ranges that static operators need, those of right operands made symmetric."""
+    used = {}
+    for operator in operators:
+        if modes.get(operator.index) != "static":
+            continue
+        for name in (*operator.inputs, operator.output):
+            if name not in ranges:
+                raise ValueError(f"ranges must have one for {name!r}, an activation of {operator.label!r}.")
+            used.setdefault(name, ranges[name])
+    for operator in operators:
+        if modes.get(operator.index) == "static" and operator.kind == "BATCH_MATMUL":
+            used[operator.inputs[1]] = around_zero(*used[operator.inputs[1]])
+    for operator in operators:  # what only moves keeps its range all the way
+        if modes.get(operator.index) == "static":
+            for names in operator.chains:
+                used |= dict.fromkeys(names, used[names[0]])
+    return used
+
+
+def around_zero(low, high):
+    """The smallest range with zero-point 0 that holds another: XNNPACK asks it of a product's right operand."""
+    scale = max(-low / 128, high / 127, 1e-12)
+    return -128 * scale, 127 * scale
+
+
 def pull_weights_in(path):
     """Rewrites a file whose weights lie behind the flatbuffer: some runtimes find no data there."""
-    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "int8 export", extra="export")
+    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", PURPOSE, extra="export")
     tools.write_model(tools.read_model(path), path)
+
+
+def quantize_dynamic(float_path, path):
+    from .operators import read_operators
+    ops = read_operators(float_path)
+    quantize(float_path, path, ops, {o.index: "dynamic" for o in ops if o.kind != "BATCH_MATMUL"})
