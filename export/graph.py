@@ -1,4 +1,4 @@
-"""From a Keras model to a function of pixels: float32 clone, normalisation folded, named output.
+"""From a Keras model to a function of pixels: float32 clone, normalisation inside, named output.
 
 Legend: B batch, H W image size, C channels.
 """
@@ -43,10 +43,14 @@ def check_model(model):
 
 
 def export_model(model, pixel_input):
-    """Clones `model` in float32 and, for pixel input, folds the normalisation into its patch embedding.
+    """Clones `model` in float32, with what is constant computed once and, for pixel input, the normalisation inside.
 
-    The model takes -1...1; the clone takes 0...255. `x = pixel / 127.5 - 1` before a convolution without padding is a
-    convolution with `kernel / 127.5` and `bias - sum(kernel)`, exactly.
+    The model takes -1...1; the clone takes 0...255. `x = pixel / 127.5 - 1` before a `PatchEmbedding`, a convolution
+    without padding, is a convolution with `kernel / 127.5` and `bias - sum(kernel)`, exactly, and costs nothing. A
+    ResNet's root pads its input with zeros after the normalisation, which no kernel can express at the border; there,
+    and before any other layer, the clone begins with the product and the difference themselves.
+
+    Standardised convolutions hold their standardised kernels.
 
     Args:
         model: a model that passed `check_model`; it is left untouched.
@@ -54,28 +58,43 @@ def export_model(model, pixel_input):
 
     Returns:
         A `keras.Model`.
-
-    Raises:
-        ValueError: if the normalisation cannot be folded, because the input does not go straight into a
-            `PatchEmbedding`.
     """
-    clone = keras.models.clone_model(model, clone_function=_float32)
+    image = keras.Input(model.inputs[0].shape[1:], name="image")
+    folded = []
+
+    def call(layer, *args, **kwargs):
+        if not pixel_input or not any(x is image for x in keras.tree.flatten((args, kwargs))):
+            return layer(*args, **kwargs)
+        if isinstance(layer, layers.PatchEmbedding):
+            folded.append(layer)
+            return layer(*args, **kwargs)
+        scaled = image * (1 / 127.5) - 1.0
+        args, kwargs = keras.tree.map_structure(lambda x: scaled if x is image else x, (args, kwargs))
+        return layer(*args, **kwargs)
+
+    inputs = keras.tree.map_structure(lambda _: image, model.input)  # the model's own structure: a tensor or a list
+    clone = keras.models.clone_model(model, inputs, clone_function=_float32, call_function=call)
     for old, new in zip(model.variables, clone.variables, strict=True):
         new.assign(keras.ops.cast(old, new.dtype))
-    if not pixel_input:
-        return clone
-    first = [layer for layer in clone.layers if isinstance(layer, layers.PatchEmbedding)]
-    if len(first) != 1 or first[0].input is not clone.inputs[0]:
-        raise ValueError(
-            f"model {model.name!r} must feed its input straight into one PatchEmbedding for pixel input; "
-            "export it with pixel_input=False, and it takes what the Keras model takes."
-        )
-    projection = first[0].projection
-    kernel = keras.ops.convert_to_numpy(projection.kernel).astype("float64")  # (P, P, C, D)
-    bias = keras.ops.convert_to_numpy(projection.bias).astype("float64")
-    projection.kernel.assign((kernel / 127.5).astype("float32"))
-    projection.bias.assign((bias - kernel.sum(axis=(0, 1, 2))).astype("float32"))
+    for layer in folded:
+        _fold_normalisation(layer.projection)
+    for layer in clone._flatten_layers():
+        if isinstance(layer, layers.StdConv):
+            _bake_kernel(layer)
     return clone
+
+
+def _fold_normalisation(convolution):
+    kernel = keras.ops.convert_to_numpy(convolution.kernel).astype("float64")  # (P, P, C, D)
+    bias = keras.ops.convert_to_numpy(convolution.bias).astype("float64")
+    convolution.kernel.assign((kernel / 127.5).astype("float32"))
+    convolution.bias.assign((bias - kernel.sum(axis=(0, 1, 2))).astype("float32"))
+
+
+def _bake_kernel(layer):
+    """Standardises the kernel once and for all; converters fold constants only up to a size."""
+    layer.kernel.assign(layer.standardised_kernel())
+    layer.standardised_kernel = lambda: layer.kernel
 
 
 def _float32(layer):

@@ -72,7 +72,8 @@ def to_tflite(
         verify_images: None, or an array (N, H, W, C) of pixels 0...255 on which file and model must agree; by
             default synthetic images, on which top-1 agreement is reported but not required.
         pixel_input: bool. True (default): the file takes 0...255, the normalisation folded into the patch
-            embedding. False: it takes what the model takes, and `verify_images` too.
+            embedding, or two operators before a ResNet's root. False: it takes what the model takes, and
+            `verify_images` too.
         num_threads: int >= 1, for the check's run. Default 2.
 
     Returns:

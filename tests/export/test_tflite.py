@@ -145,16 +145,6 @@ def test_without_pixel_input_the_file_takes_what_the_model_takes(make, pixels, e
     np.testing.assert_allclose(received, expected(model), rtol=0, atol=2e-5)
 
 
-def test_a_model_around_ours_exports_without_pixel_input(make, tmp_path):
-    inner = make(include_top=False, pooling="token")
-    image = keras.Input((33, 55, 3))
-    model = keras.Model(image, keras.layers.Dense(5, name="own_head")(inner(keras.layers.Rescaling(0.5)(image))))
-    with pytest.raises(ValueError, match=r"straight into one PatchEmbedding for pixel input; .* pixel_input=False"):
-        to_tflite(model, str(tmp_path / "a.tflite"))
-    report = to_tflite(model, str(tmp_path / "a.tflite"), preset="fp32", pixel_input=False)
-    assert report.output == "logits" and report.partitions == 1
-
-
 @pytest.mark.slow
 def test_real_photos_keep_their_answers(test_data, tmp_path):
     """Features of the real ViT-S/14: the file's float and int8 answers against the model's."""
