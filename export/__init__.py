@@ -4,9 +4,23 @@ Installed as `vitkeras.export`; `python -m export` in a checkout. TensorFlow, Li
 a function is called.
 """
 
+from .card import read_card
+from .compare import Comparison, compare_tflite
+from .labels import read_labels
 from .report import ExportError, ExportReport
 from .runtime import run_tflite
 from .saved_model import to_saved_model
 from .tflite import PRESETS, to_tflite
 
-__all__ = ["PRESETS", "ExportError", "ExportReport", "run_tflite", "to_saved_model", "to_tflite"]
+__all__ = [
+    "PRESETS",
+    "Comparison",
+    "ExportError",
+    "ExportReport",
+    "compare_tflite",
+    "read_card",
+    "read_labels",
+    "run_tflite",
+    "to_saved_model",
+    "to_tflite",
+]

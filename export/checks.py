@@ -115,6 +115,11 @@ def compare(reference, received):
     }
 
 
+def worst(comparisons):
+    """Of several results of `compare` the worst number of each kind."""
+    return {key: (max if key == "max_abs_difference" else min)(c[key] for c in comparisons) for key in comparisons[0]}
+
+
 def check_numbers(comparison, reference, preset, needs_agreement):
     """Checks a comparison against the preset's bounds.
 

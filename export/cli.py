@@ -1,4 +1,4 @@
-"""`vitkeras-export`: a Keras file in, a checked TFLite file or SavedModel out."""
+"""`vitkeras-export`: a Keras file in, a checked TFLite file or SavedModel out; or two TFLite files compared."""
 
 import argparse
 import json
@@ -8,6 +8,7 @@ import traceback
 
 from vitkeras._data_sources import LISTED
 
+from .about import FIELDS
 from .quiet import quiet
 
 
@@ -31,11 +32,24 @@ def main(argv=None):
 
 def _parser():
     parse = argparse.ArgumentParser(prog="vitkeras-export", description=__doc__)
-    parse.add_argument("--model", required=True, metavar="M.keras", help="a model saved by Keras")
-    parse.add_argument("--out", required=True, metavar="PATH", help="NAME.tflite, or a folder for a SavedModel")
+    parse.add_argument("--model", metavar="M.keras", help="a model saved by Keras")
+    parse.add_argument("--out", metavar="PATH", help="NAME.tflite, or a folder for a SavedModel")
+    parse.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two .tflite files on --data instead")
     parse.add_argument("--preset", default="int8_dynamic", help="fp32 or int8_dynamic (default), for .tflite")
     parse.add_argument("--labels", metavar="TXT", help="one class name a line, written into the .tflite")
     parse.add_argument("--data", metavar="SPEC", help=f"{LISTED}: the file and the model must agree on it")
+    parse.add_argument("--limit", type=int, metavar="N", help="images of --data at most (256; 1000 with --compare)")
+    parse.add_argument("--input-dtype", default="float32", help="float32 (default) or uint8: what the .tflite takes")
+    parse.add_argument("--output", help="logits, softmax, embedding or top_k instead of what the model returns")
+    parse.add_argument("--k", type=int, metavar="K", help="classes of --output top_k, 1...5 (default 5)")
+    parse.add_argument(
+        "--about",
+        action="append",
+        default=[],
+        metavar="FIELD=TEXT",
+        help=f"for the metadata and the card inside the .tflite; fields: {', '.join(FIELDS)}",
+    )
+    parse.add_argument("--html", metavar="PATH", help="write the report of a .tflite as one HTML page, too")
     parse.add_argument("--json", metavar="PATH", help="write the report as JSON, too")
     parse.add_argument("--threads", type=int, default=2, help="for the check's run (default 2)")
     parse.add_argument("--overwrite", action="store_true", help="replace an existing output")
@@ -48,43 +62,80 @@ def _main(arguments):
 
     if arguments.threads < 1:
         raise ValueError(f"--threads must be >= 1, received {arguments.threads}.")
-    check_output(arguments.out, arguments.overwrite)
-    if arguments.json:
-        check_output(arguments.json, arguments.overwrite)
-    labels = _read_lines(arguments.labels) if arguments.labels else None
-    model = _load(arguments.model)
-    if not arguments.out.endswith(".tflite"):
-        if arguments.labels or arguments.data:
-            raise ValueError("--labels and --data are for a .tflite output.")
-        from .saved_model import to_saved_model
+    if arguments.limit is not None and arguments.limit < 1:
+        raise ValueError(f"--limit must be >= 1, received {arguments.limit}.")
+    for path in (arguments.out, arguments.json, arguments.html):
+        if path:
+            check_output(path, arguments.overwrite)
+    if arguments.compare:
+        from .compare_cli import compare_command
 
-        comparison = to_saved_model(model, arguments.out, arguments.overwrite)
-        print(f"{arguments.out}: SavedModel, max |difference| to Keras {comparison['max_abs_difference']:.2e}")
-        report = comparison
-    else:
-        from .tflite import to_tflite
-
-        images = None
-        if arguments.data:
-            from vitkeras import data
-
-            images, _ = data.raw_images(data.open_dataset(arguments.data).test, model.input_shape[1:3], limit=256)
-        print(f"converting {model.name} to {arguments.preset}, then checking the file ...", flush=True)
-        report = to_tflite(
-            model,
-            arguments.out,
-            preset=arguments.preset,
-            labels=labels,
-            overwrite=arguments.overwrite,
-            verify_images=images,
-            num_threads=arguments.threads,
-        )
+        report = compare_command(arguments)
         print(report.as_text())
-        report = report.as_dict()
+    elif not arguments.model or not arguments.out:
+        raise ValueError("--model M.keras and --out PATH are needed, or --compare A B and --data SPEC.")
+    else:
+        report = (_tflite if arguments.out.endswith(".tflite") else _saved_model)(arguments)
+    if arguments.html:
+        _write(arguments.html, report.as_html())
     if arguments.json:
-        with open(arguments.json + ".part", "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
-        os.replace(arguments.json + ".part", arguments.json)
+        _write(arguments.json, json.dumps(report if isinstance(report, dict) else report.as_dict(), indent=1))
+
+
+def _saved_model(arguments):
+    for option in ("labels", "data", "about", "html", "output"):
+        if getattr(arguments, option):
+            raise ValueError(f"--{option} is for a .tflite output.")
+    model = _load(arguments.model)
+    from .saved_model import to_saved_model
+
+    comparison = to_saved_model(model, arguments.out, arguments.overwrite)
+    print(f"{arguments.out}: SavedModel, max |difference| to Keras {comparison['max_abs_difference']:.2e}")
+    return comparison
+
+
+def _tflite(arguments):
+    labels = _read_lines(arguments.labels) if arguments.labels else None
+    about = _about(arguments.about)
+    model = _load(arguments.model)
+    from .tflite import to_tflite
+
+    images = None
+    if arguments.data:
+        from vitkeras import data
+
+        test = data.open_dataset(arguments.data).test
+        images, _ = data.raw_images(test, model.input_shape[1:3], limit=arguments.limit or 256)
+    print(f"converting {model.name} to {arguments.preset}, then checking the file ...", flush=True)
+    report = to_tflite(
+        model,
+        arguments.out,
+        preset=arguments.preset,
+        labels=labels,
+        overwrite=arguments.overwrite,
+        verify_images=images,
+        num_threads=arguments.threads,
+        input_dtype=arguments.input_dtype,
+        output=arguments.output,
+        k=arguments.k,
+        about=about,
+        show_progress=True,
+    )
+    print(report.as_text())
+    return report
+
+
+def _about(pairs):
+    for pair in pairs:
+        if "=" not in pair:
+            raise ValueError(f"--about must be FIELD=TEXT, received {pair!r}.")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _write(path, text):
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".part", path)
 
 
 def _load(path):

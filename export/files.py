@@ -1,6 +1,7 @@
 """Output paths: refused before any work is done, written under a temporary name, moved when good."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -44,3 +45,9 @@ def written_aside(path):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.move(path, os.path.join(folder, "replaced"))  # removed with the folder, after the move below
         os.replace(aside, path)
+
+
+def sha256(path):
+    """The file's SHA-256, hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ import numpy as np
 from vitkeras import layers
 from vitkeras._optional import require
 
-OUTPUT_NAMES = {"linear": "logits", "softmax": "probabilities", "sigmoid": "probabilities"}
+from .outputs import named_outputs
 
 
 def tensorflow():
@@ -17,22 +17,13 @@ def tensorflow():
     return require("tensorflow", "TensorFlow", "exporting", extra="tf-cpu")
 
 
-def output_name(model):
-    """ "logits", "probabilities" or "features", after the last layer of `model`."""
-    activation = getattr(model.layers[-1], "activation", None)
-    if activation is None or not isinstance(model.layers[-1], keras.layers.Dense):
-        return "features"
-    return OUTPUT_NAMES.get(activation.__name__, "features")
-
-
 def check_model(model):
     """Raises ValueError, in the user's terms, for a model that cannot be exported."""
     if not isinstance(model, keras.Model):
         raise ValueError(f"model must be a keras.Model, received {type(model).__name__}.")
-    if len(model.inputs or ()) != 1 or len(model.outputs) != 1:
+    if len(model.inputs or ()) != 1 or not model.outputs:
         raise ValueError(
-            f"model must be functional with one input and one output, {model.name!r} has "
-            f"{len(model.inputs or ())} and {len(model.outputs or ())}."
+            f"model must be functional with one input, {model.name!r} has {len(model.inputs or ())} inputs."
         )
     shape = tuple(model.inputs[0].shape)
     if len(shape) != 4 or None in shape[1:]:
@@ -104,20 +95,20 @@ def _float32(layer):
     return type(layer).from_config(config)
 
 
-def serving_module(model, batch_size):
-    """Wraps `model` as a `tf.Module` whose `serve` takes `image` and returns a dict with the named output.
+def serving_module(model, batch_size, input_dtype="float32"):
+    """Wraps `model` as a `tf.Module` whose `serve` takes `image` and returns a dict of named outputs.
 
     Args:
-        model: from `export_model`.
+        model: from `export_model` or `with_output`.
         batch_size: int, or None for any.
+        input_dtype: "float32" (default) or "uint8".
 
     Returns:
-        (module, name of the output).
+        `tf.Module`.
     """
     tf = tensorflow()
-    name = output_name(model)
     module = tf.Module()
     module.model_variables = [variable.value for variable in model.variables]  # else the weights are not saved
-    signature = [tf.TensorSpec((batch_size, *model.inputs[0].shape[1:]), tf.float32, name="image")]
-    module.serve = tf.function(lambda image: {name: model(image, training=False)}, input_signature=signature)
-    return module, name
+    signature = [tf.TensorSpec((batch_size, *model.inputs[0].shape[1:]), input_dtype, name="image")]
+    module.serve = tf.function(lambda image: named_outputs(model, tf.cast(image, "float32")), signature)
+    return module

@@ -1,6 +1,7 @@
 """Class names inside the file."""
 
-import zipfile
+from . import archive
+from .metadata import LABELS_FILE
 
 
 def check_labels(labels, classes):
@@ -15,14 +16,25 @@ def check_labels(labels, classes):
 
 
 def append_labels(path, labels):
-    """Appends `labels.txt` as a zip archive behind the flatbuffer; runtimes read the model as before."""
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("labels.txt", "\n".join(labels) + "\n")
+    """Appends `labels.txt` behind the flatbuffer."""
+    archive.append(path, LABELS_FILE, "\n".join(labels) + "\n")
 
 
 def read_labels(path):
-    """Returns the class names in a `.tflite` file, or None if there are none."""
-    if not zipfile.is_zipfile(path):
-        return None
-    with zipfile.ZipFile(path) as archive:
-        return archive.read("labels.txt").decode().splitlines()
+    """Reads the class names in a `.tflite` file.
+
+    Args:
+        path: str, a file from `to_tflite`, or any other with a `labels.txt` in the archive behind it.
+
+    Returns:
+        list of str, in the order of the outputs; None if the file holds none.
+
+    Raises:
+        OSError: if the file cannot be read.
+
+    Example:
+        >>> read_labels("photos.tflite")                                    # doctest: +SKIP
+        ['daisy', 'tulip']
+    """
+    text = archive.read(path, LABELS_FILE)
+    return None if text is None else text.splitlines()

@@ -3,6 +3,12 @@
 import dataclasses
 from dataclasses import dataclass
 
+from .report_page import report_page
+
+
+def _finite(decibels):
+    return None if decibels == float("inf") else decibels
+
 
 class ExportError(RuntimeError):
     """A check of the exported file failed; nothing was written. The message names check, rule and received value."""
@@ -15,7 +21,7 @@ class ExportReport:
     Attributes:
         path: str, where the file is.
         preset: str.
-        output: str, "logits", "probabilities" or "features".
+        output: str, "logits", "probabilities" or "features"; several names are joined by ", ".
         size_bytes, weight_bytes: ints; the file, and the least that its weights need.
         partitions: int, parts that XNNPACK took over.
         fully_accelerated: bool, whether every operator runs in XNNPACK.
@@ -30,6 +36,11 @@ class ExportReport:
         num_threads: int.
         sha256: str, of the file.
         versions: dict of package -> version.
+        input_dtype: str, "float32" or "uint8".
+        disagreements: tuple of `Disagreement`, at most 12 images on which file and model answer differently; empty for
+            features.
+        layer_snr: tuple of (layer name, decibels), signal to difference of each layer's output; empty if the preset
+            did not measure it.
     """
 
     path: str
@@ -50,22 +61,32 @@ class ExportReport:
     num_threads: int
     sha256: str
     versions: dict
+    input_dtype: str = "float32"
+    disagreements: tuple = ()
+    layer_snr: tuple = ()
 
     def as_dict(self):
         """Returns plain values, ready for JSON (an infinite ratio becomes None)."""
-        values = dataclasses.asdict(self)
-        if self.sqnr_db == float("inf"):
-            values["sqnr_db"] = None
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["operators"], values["versions"] = dict(self.operators), dict(self.versions)
+        values["disagreements"] = [found.as_dict() for found in self.disagreements]
+        values["layer_snr"] = [[name, _finite(snr)] for name, snr in self.layer_snr]
+        values["sqnr_db"] = _finite(self.sqnr_db)
         return values
+
+    def as_html(self):
+        """Returns one self-contained page: checks, file, layers, and the pictures on which file and model disagree."""
+        return report_page(self)
 
     def as_text(self):
         """Returns a table for people."""
         kind = "synthetic images" if self.synthetic else "images"
+        kind_of_input = "" if self.input_dtype == "float32" else f" as {self.input_dtype}"
         partition = f"XNNPACK partition{'' if self.partitions == 1 else 's'}"
         accelerated = "fully accelerated" if self.fully_accelerated else "NOT fully accelerated"
         lines = {
             "file": f"{self.path} ({self.size_bytes / 1e6:.2f} MB)",
-            "preset": f"{self.preset}, image 0...255 -> {self.output}",
+            "preset": f"{self.preset}, image 0...255{kind_of_input} -> {self.output}",
             "graph": f"{sum(self.operators.values())} builtin operators, {self.partitions} {partition}, {accelerated}",
             f"against Keras, {self.images} {kind}": (
                 f"max |difference| {self.max_abs_difference:.2e}, cosine {self.cosine:.6f}, "

@@ -13,7 +13,7 @@ class TFLiteRunner:
     """A file in LiteRT's interpreter, on the CPU with XNNPACK.
 
     Args:
-        path: str, the `.tflite` file; one input of batch 1, one output.
+        path: str, the `.tflite` file; one input of batch 1.
         num_threads: int >= 1. Default 2.
 
     Raises:
@@ -30,21 +30,43 @@ class TFLiteRunner:
             except (RuntimeError, ValueError) as error:
                 raise ValueError(f"{path!r} does not run in LiteRT: {error}") from error
         self.input = self.interpreter.get_input_details()[0]
-        self.output = self.interpreter.get_output_details()[0]
+        signatures = list(self.interpreter.get_signature_list())
+        named = self.interpreter.get_signature_runner(signatures[0]).get_output_details() if signatures else {}
+        details = named or {detail["name"]: detail for detail in self.interpreter.get_output_details()}
+        self.outputs = {name: detail["index"] for name, detail in details.items()}
 
     def __call__(self, images):
-        """Runs float images (N, H, W, C) one by one; returns a float32 array with N rows."""
-        return np.stack([self.one(image) for image in images])
+        """Runs images (N, H, W, C) one by one; returns an array with N rows, or a dict of them for several outputs."""
+        rows = [self.one(image) for image in images]
+        if len(self.outputs) == 1:
+            return np.stack(rows)
+        return {name: np.stack([row[name] for row in rows]) for name in self.outputs}
 
     def one(self, image):
-        """Runs one image (H, W, C)."""
-        self.interpreter.set_tensor(self.input["index"], np.asarray(image, "float32")[None])
+        """Runs one image (H, W, C); a uint8 file gets its pixels rounded."""
+        image = np.asarray(image)
+        if self.input["dtype"] == np.uint8 and image.dtype != np.uint8:
+            image = np.rint(image)
+        self.interpreter.set_tensor(self.input["index"], image.astype(self.input["dtype"])[None])
         self.interpreter.invoke()
-        return self.interpreter.get_tensor(self.output["index"])[0].copy()
+        outputs = {name: self.interpreter.get_tensor(index)[0].copy() for name, index in self.outputs.items()}
+        return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def partitions(self):
         """int, the number of parts that the XNNPACK delegate took over; 1 is the whole graph in one."""
         return sum(details["op_name"] == "DELEGATE" for details in self.interpreter._get_ops_details())
+
+    def outside(self):
+        """Names of the operators that the only XNNPACK partition leaves out, in order; needs `partitions() == 1`."""
+        *nodes, part = self.interpreter._get_ops_details()
+        if part["op_name"] != "DELEGATE" or self.partitions() != 1:
+            raise ValueError(f"the file must run in one XNNPACK partition, it has {self.partitions()}.")
+        known, wanted, inside = set(part["inputs"]), set(part["outputs"]), set()
+        for node in reversed(nodes):  # from the partition's outputs back to its inputs
+            if wanted & set(node["outputs"]):
+                inside.add(node["index"])
+                wanted |= set(node["inputs"]) - known
+        return [node["op_name"] for node in nodes if node["index"] not in inside]
 
     def latency(self, image, seconds=2.0, most=50):
         """Median milliseconds of one image, over up to `most` runs or `seconds`."""
@@ -73,10 +95,12 @@ def run_tflite(path, images, num_threads=2):
         num_threads: int >= 1. Default 2.
 
     Returns:
-        float32 array with N rows: logits, probabilities or features.
+        float32 array with N rows: logits, probabilities or features; for a file with several outputs a dict of name ->
+        array, such as `scores` and `indices`.
 
     Raises:
-        ValueError: if the images have another shape than the file's input, or the file does not run.
+        ValueError: if the images have another shape than the file's input, if a uint8 file gets values outside
+            0...255, or if the file does not run.
 
     Example:
         >>> run_tflite("photos.tflite", images).argmax(axis=1)              # doctest: +SKIP
@@ -86,4 +110,6 @@ def run_tflite(path, images, num_threads=2):
     shape = tuple(runner.input["shape"][1:])
     if images.ndim != 4 or images.shape[1:] != shape or not len(images):
         raise ValueError(f"images must have shape (N, {', '.join(map(str, shape))}), received {images.shape}.")
+    if runner.input["dtype"] == np.uint8 and not (images.min() >= 0 and images.max() <= 255):
+        raise ValueError(f"images must be pixels in 0...255, received {images.min()}...{images.max()}.")
     return runner(images)

@@ -4,33 +4,40 @@ import os
 
 import numpy as np
 
-from . import checks
+from . import checks, outputs
 from .files import check_output, written_aside
 from .graph import check_model, export_model, serving_module, tensorflow
 from .quiet import quiet
 from .tflite import PRESETS, keras_outputs, synthetic_images
 
 
-def to_saved_model(model, path, overwrite=False, pixel_input=True):
-    """Exports a model to a SavedModel that takes pixels, in batches of any size.
+def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing="resize"):
+    """Exports a model to a SavedModel that takes pixels or image files, in batches of any size.
 
-    It loads with plain `tf.saved_model.load`, without this library. The signatures `serve` and `serving_default` take
-    `image`, float32 (B, H, W, C), and return `logits`, `probabilities` or `features`. It is checked against the Keras
-    model before it gets its name.
+    It loads with plain `tf.saved_model.load`, without this library and without Keras, and as `keras.layers.TFSMLayer`.
+    Each signature returns a dict of the named outputs: `logits`, `probabilities` or `features`; `features_00`,
+    `features_01`, ... of a model with several. Each is run against the Keras model before the folder gets its name.
+
+    `serve`, which is also `serving_default`, takes `image`: uint8 (B, H, W, C), pixels of the model's size.
+    `serve_jpeg` takes `encoded`: string (B,), JPEG, PNG, BMP or GIF files of photos of any size, decoded and resized as
+    for evaluation; models of other than three channels don't have it.
 
     Args:
         model: a functional `keras.Model` of this library, with a fixed image size. It is left untouched.
         path: str, the folder to write.
         overwrite: bool, whether an existing folder may be replaced. Default False.
-        pixel_input: bool. True (default): it takes 0...255; False: what the model takes.
+        pixel_input: bool. True (default), as above. False: `serve` takes float32, what the model takes, and there is no
+            `serve_jpeg`.
+        preprocessing: "resize" (default) or "resize_crop", how `serve_jpeg` brings photos to the model's size, as in
+            `vitkeras.data.eval_batches`.
 
     Returns:
         dict: "max_abs_difference", "cosine", "sqnr_db", "top1_agreement" against the Keras model, on synthetic images.
 
     Raises:
-        ExportError: if the check fails; nothing is written.
+        ExportError: if a check fails; nothing is written.
         FileExistsError, FileNotFoundError, PermissionError: for a path that must not or cannot be written.
-        ValueError: for a model that does not fit.
+        ValueError: for a model or an argument that does not fit.
 
     Example:
         >>> to_saved_model(model, "photos_saved_model")                     # doctest: +SKIP
@@ -39,15 +46,53 @@ def to_saved_model(model, path, overwrite=False, pixel_input=True):
     check_output(path, overwrite)
     check_model(model)
     tf = tensorflow()
+    from vitkeras.data.resizing import resizer
+
+    resize = resizer(preprocessing)
+    shape = tuple(model.inputs[0].shape[1:])
+    images = np.rint(synthetic_images(shape, count=3))
     with written_aside(path) as aside:
-        module, name = serving_module(export_model(model, pixel_input), batch_size=None)
+        module = _module(export_model(model, pixel_input), shape, resize if pixel_input else None)
+        signatures = {"serve": module.serve, "serving_default": module.serve}
+        if hasattr(module, "serve_jpeg"):
+            signatures["serve_jpeg"] = module.serve_jpeg
         with quiet():
-            tf.saved_model.save(module, aside, signatures={"serve": module.serve, "serving_default": module.serve})
-        loaded = tf.saved_model.load(aside)
-        images = synthetic_images(model.inputs[0].shape[1:], count=3)
-        images = images if pixel_input else images / 127.5 - 1
-        reference = keras_outputs(model, images, pixel_input)
-        received = np.asarray(loaded.signatures["serve"](image=tf.constant(images))[name])
-        comparison = checks.compare(reference, received)
-        checks.check_numbers(comparison, reference, PRESETS["fp32"], needs_agreement=False)
-    return comparison
+            tf.saved_model.save(module, aside, signatures=signatures)
+        loaded = tf.saved_model.load(aside).signatures
+        images = images.astype("uint8") if pixel_input else (images / 127.5 - 1).astype("float32")
+        comparisons = [_check(model, images, pixel_input, loaded["serve"](image=tf.constant(images)))]
+        if "serve_jpeg" in signatures:
+            files = tf.stack([tf.io.encode_png(image) for image in images])  # exact, unlike JPEG
+            sized = np.stack([resize(image, shape[:2]) for image in images])
+            comparisons.append(_check(model, sized, True, loaded["serve_jpeg"](encoded=files)))
+    return checks.worst(comparisons)
+
+
+def _module(model, shape, resize):
+    """`serve`, and with `resize` also `serve_jpeg` for models of three channels."""
+    tf = tensorflow()
+    from vitkeras.data.images import decode_stored
+
+    module = serving_module(model, batch_size=None, input_dtype="float32" if resize is None else "uint8")
+    if resize is None or shape[-1] != 3:
+        return module
+
+    def one(encoded):
+        return resize(decode_stored(encoded), shape[:2])
+
+    def serve_jpeg(encoded):
+        images = tf.map_fn(one, encoded, fn_output_signature=tf.TensorSpec(shape, tf.float32))
+        return outputs.named_outputs(model, images)
+
+    module.serve_jpeg = tf.function(serve_jpeg, [tf.TensorSpec((None,), tf.string, name="encoded")])
+    return module
+
+
+def _check(model, images, pixel_input, received):
+    received = {name: np.asarray(value) for name, value in received.items()}
+    received = received if len(received) > 1 else next(iter(received.values()))
+    comparisons = []
+    for reference, output in outputs.pairs(keras_outputs(model, images, pixel_input), received):
+        comparisons.append(checks.compare(reference, output))
+        checks.check_numbers(comparisons[-1], reference, PRESETS["fp32"], needs_agreement=False)
+    return checks.worst(comparisons)

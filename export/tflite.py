@@ -1,7 +1,6 @@
 """Keras to TFLite: float file, quantization, checks, and only then the name the user asked for."""
 
 import difflib
-import hashlib
 import importlib.metadata as metadata
 import os
 import tempfile
@@ -12,14 +11,20 @@ import numpy as np
 
 from vitkeras._optional import require
 
-from . import checks
+from . import checks, outputs
 from . import labels as labels_module
-from .files import check_output, written_aside
-from .graph import check_model, export_model, output_name, serving_module, tensorflow
+from .about import check_about
+from .card import add_card
+from .disagreements import find_disagreements
+from .files import check_output, sha256, written_aside
+from .graph import check_model, export_model, serving_module, tensorflow
+from .metadata import add_metadata
+from .progress import progress
 from .quantize import quantize_dynamic
 from .quiet import quiet
 from .report import ExportReport
 from .runtime import TFLiteRunner, is_fully_accelerated
+from .uint8_input import check_input_dtype, take_uint8
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,16 @@ def to_tflite(
     verify_images=None,
     pixel_input=True,
     num_threads=2,
+    input_dtype="float32",
+    output=None,
+    k=None,
+    about=None,
+    show_progress=False,
 ):
     """Exports a model to a `.tflite` file that takes pixels and runs as one XNNPACK partition.
 
-    The file is run in LiteRT against the Keras model before it gets its name; a failed check writes nothing.
+    The file is run in LiteRT against the Keras model before it gets its name; a failed check writes nothing. It holds
+    TFLite Metadata, as MediaPipe and the Android task library read it, and a model card (`read_card`).
 
     Args:
         model: a functional `keras.Model` of this library, with a fixed image size. It is left untouched.
@@ -75,6 +86,16 @@ def to_tflite(
             embedding, or two operators before a ResNet's root. False: it takes what the model takes, and
             `verify_images` too.
         num_threads: int >= 1, for the check's run. Default 2.
+        input_dtype: "float32" (default), which also takes the fractions of a resized photo, or "uint8": whole pixels,
+            a quarter of the bytes to hand over; it needs `pixel_input`, loses nothing and stays in the one partition.
+        output: None (default), what the model returns; several outputs, as of `vitkeras.features`, are named
+            `features_00`, `features_01`, ... Or what is read off the model's Dense head: "logits", "softmax"
+            (`probabilities`), "embedding" (what enters the head), or "top_k": `scores` and `indices` of the best
+            classes. The operator that finds these runs outside XNNPACK, after its one partition.
+        k: None, or int in 1...5, how many classes "top_k" returns; by default 5, or all if there are fewer.
+        about: None, or a dict of text for the metadata and the card: "name" (default: the model's), "description",
+            "version" (default "1"), "author", "license", "training_data".
+        show_progress: bool, whether a terminal shows a bar over the stages and the images. Default False.
 
     Returns:
         `ExportReport`.
@@ -97,15 +118,33 @@ def to_tflite(
     check_output(path, overwrite)
     _require_tools(PRESETS[preset])
     check_model(model)
+    outputs.check_output_choice(model, output, k)
+    check_input_dtype(input_dtype, pixel_input)
     if labels is not None:
-        labels = labels_module.check_labels(labels, model.output_shape[-1])
+        labels = labels_module.check_labels(labels, outputs.label_count(model, output))
+    about = check_about(about, model.name)
     images = _images(model, verify_images, pixel_input)
+    images = np.rint(images) if input_dtype == "uint8" else images
     rule = PRESETS[preset]
-    with written_aside(path) as aside:
-        make_file(export_model(model, pixel_input), rule, aside)
+    with written_aside(path) as aside, progress(show_progress, stages=4) as bar:
+        bar.stage("preparing the graph")
+        made = outputs.with_output(export_model(model, pixel_input), output, k)
+        bar.stage("converting")
+        make_file(made, rule, aside)
+        if input_dtype == "uint8":
+            take_uint8(aside)
+        add_metadata(aside, about, pixel_input, labels is not None)
         if labels is not None:
             labels_module.append_labels(aside, labels)
-        return _check(aside, path, model, preset, images, verify_images is None, pixel_input, num_threads)
+        names = outputs.output_names(made)
+        if output is not None:  # of "top_k" the model's side is all probabilities
+            model = outputs.with_output(export_model(model, False), "softmax" if output == "top_k" else output)
+        bar.stage("checking")
+        report = _check(
+            aside, path, model, preset, images, verify_images is None, pixel_input, num_threads, names, labels, bar
+        )
+        bar.stage("writing the card")
+        return add_card(aside, about, report, pixel_input, images[0])
 
 
 def _require_tools(rule):
@@ -131,7 +170,7 @@ def convert(model, path):
     """Writes the float32 file: batch 1, a named signature, builtin operators only."""
     tf = tensorflow()
     with tempfile.TemporaryDirectory() as folder, quiet():
-        module, _ = serving_module(model, batch_size=1)
+        module = serving_module(model, batch_size=1)
         tf.saved_model.save(module, folder, signatures={"serving_default": module.serve})
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
@@ -172,7 +211,7 @@ def _images(model, verify_images, pixel_input):
 
 
 def keras_outputs(model, images, pixel_input, batch_size=8):
-    """float32 outputs of the Keras model for images as the file takes them.
+    """float32 outputs of the Keras model for images as the file takes them; a dict of them if it has several.
 
     A model with a reduced-precision policy is compared in float32, as the file computes.
     """
@@ -180,29 +219,39 @@ def keras_outputs(model, images, pixel_input, batch_size=8):
         model = export_model(model, pixel_input=False)
     inputs = images / 127.5 - 1 if pixel_input else images
     parts = [inputs[i : i + batch_size] for i in range(0, len(inputs), batch_size)]
-    return np.concatenate([keras.ops.convert_to_numpy(model(part, training=False)).astype("float32") for part in parts])
+    rows = [keras.tree.map_structure(_float_array, outputs.named_outputs(model, part)) for part in parts]
+    joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    return joined if len(joined) > 1 else next(iter(joined.values()))
 
 
-def _check(file, path, model, preset, images, synthetic, pixel_input, num_threads):
+def _float_array(x):
+    return keras.ops.convert_to_numpy(x).astype("float32")
+
+
+def _check(file, path, model, preset, images, synthetic, pixel_input, num_threads, names, labels, bar):
     rule = PRESETS[preset]
     size, least = os.path.getsize(file), weight_bytes(model, rule.bytes_a_weight)
     operators = checks.check_graph(file)
     checks.check_size(size, least)
     runner = TFLiteRunner(file, num_threads)
     partitions, accelerated = runner.partitions(), is_fully_accelerated(file)
-    checks.check_acceleration(partitions, accelerated)
-    reference = keras_outputs(model, images, pixel_input)
-    comparison = checks.compare(reference, runner(images))
+    checks.check_acceleration(partitions, accelerated or ("scores" in names and runner.outside() == ["TOPK_V2"]))
     # On made-up images, and of features, the highest output means nothing: it is reported, not required.
-    checks.check_numbers(
-        comparison, reference, rule, needs_agreement=not synthetic and output_name(model) != "features"
-    )
-    with open(file, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    needs_agreement = not synthetic and bool({"logits", "probabilities", "scores"} & set(names))
+    comparisons, found = [], ()
+    modelled, received = keras_outputs(model, images, pixel_input), runner(bar.images(images))
+    for reference, answers in outputs.pairs(modelled, received):
+        comparisons.append(checks.compare(reference, answers))
+        checks.check_numbers(comparisons[-1], reference, rule, needs_agreement)
+    if names in (["logits"], ["probabilities"]) and received.ndim == 2:
+        found = tuple(find_disagreements(images, modelled, received, labels, pixel_input))
+    comparison = checks.worst(comparisons)
     return ExportReport(
         path=path,
         preset=preset,
-        output=output_name(model),
+        output=", ".join(names),
+        disagreements=found,
+        input_dtype=str(np.dtype(runner.input["dtype"])),
         size_bytes=size,
         weight_bytes=least,
         partitions=partitions,
@@ -212,7 +261,7 @@ def _check(file, path, model, preset, images, synthetic, pixel_input, num_thread
         synthetic=synthetic,
         latency_ms=runner.latency(images[0]),
         num_threads=num_threads,
-        sha256=digest,
+        sha256=sha256(file),
         versions=_versions(),
         **comparison,
     )

@@ -41,6 +41,8 @@ FAMILIES = {
     "around": (around, True),
 }
 
+SLOW = ("axial", "axial resnet", "resnet features")
+
 
 def randomise(model, rng):
     for variable in model.trainable_variables:
@@ -49,7 +51,7 @@ def randomise(model, rng):
     return model
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if "axial" in n else []) for n in FAMILIES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in FAMILIES])
 def test_a_file_of_each_family_takes_pixels(rng, tmp_path, name):
     build, explicit = FAMILIES[name]
     model = randomise(build(), rng)
