@@ -4,9 +4,20 @@ Installed as `vitkeras.export`; `python -m export` in a checkout. TensorFlow, Li
 a function is called.
 """
 
+from .qat import activation_ranges, baked_model, prepare_qat
 from .report import ExportError, ExportReport
 from .runtime import run_tflite
 from .saved_model import to_saved_model
 from .tflite import PRESETS, to_tflite
 
-__all__ = ["PRESETS", "ExportError", "ExportReport", "run_tflite", "to_saved_model", "to_tflite"]
+__all__ = [
+    "PRESETS",
+    "ExportError",
+    "ExportReport",
+    "activation_ranges",
+    "baked_model",
+    "prepare_qat",
+    "run_tflite",
+    "to_saved_model",
+    "to_tflite",
+]
