@@ -3,6 +3,7 @@
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
 from vitkeras.training.checkpointing import Checkpointer, CheckpointError
 from vitkeras.training.devices import make_strategy
+from vitkeras.training.distillation import Distillation
 from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.interrupt import StopSignal
 from vitkeras.training.logs import RunLog
@@ -19,6 +20,7 @@ __all__ = [
     "CheckpointError",
     "Checkpointer",
     "Classification",
+    "Distillation",
     "Engine",
     "MaskedPatchPrediction",
     "MomentumSGD",

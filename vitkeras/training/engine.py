@@ -262,12 +262,17 @@ class Engine:
             with tf.GradientTape() as tape:
                 with PureRandomness(self._states, drawn):
                     outputs = self.model(x, training=True)
-                loss, correct = self.task(outputs, y)
+                loss, correct = self._assess(outputs, y, x)
                 loss = tf.reduce_sum(loss) / total
             part = [_float32(g, v) for g, v in zip(tape.gradient(loss, [v.value for v in variables]), variables)]
             gradients = part if gradients is None else [a + b for a, b in zip(gradients, part)]
             sums += tf.stack([loss, tf.reduce_sum(correct) / total])
         return sums, gradients
+
+    def _assess(self, outputs, targets, inputs):
+        """The task's (loss, correct); a task that says so gets the inputs too."""
+        more = (inputs,) if getattr(self.task, "needs_inputs", False) else ()
+        return self.task(outputs, targets, *more)
 
     def _evaluate_step(self, batch, use_ema):
         run = self.strategy.run(self._replica_evaluate, args=(*batch, use_ema))
@@ -275,7 +280,7 @@ class Engine:
 
     def _replica_evaluate(self, inputs, targets, weights, use_ema):
         with self._average.in_place() if use_ema else contextlib.nullcontext():
-            loss, correct = self.task(self.model(inputs, training=False), targets)
+            loss, correct = self._assess(self.model(inputs, training=False), targets, inputs)
         return tf.stack([tf.reduce_sum(weights * loss), tf.reduce_sum(weights * correct), tf.reduce_sum(weights)])
 
 
