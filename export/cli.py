@@ -33,7 +33,8 @@ def _parser():
     parse = argparse.ArgumentParser(prog="vitkeras-export", description=__doc__)
     parse.add_argument("--model", required=True, metavar="M.keras", help="a model saved by Keras")
     parse.add_argument("--out", required=True, metavar="PATH", help="NAME.tflite, or a folder for a SavedModel")
-    parse.add_argument("--preset", default="int8_dynamic", help="fp32 or int8_dynamic (default), for .tflite")
+    parse.add_argument("--preset", default="int8_dynamic", help="fp32, int8_dynamic (default) or qat_int8, for .tflite")
+    parse.add_argument("--ranges", metavar="JSON", help="ranges.json of a vitkeras-qat run, for --preset qat_int8")
     parse.add_argument("--labels", metavar="TXT", help="one class name a line, written into the .tflite")
     parse.add_argument("--data", metavar="SPEC", help=f"{LISTED}: the file and the model must agree on it")
     parse.add_argument("--json", metavar="PATH", help="write the report as JSON, too")
@@ -53,6 +54,10 @@ def _main(arguments):
         check_output(arguments.json, arguments.overwrite)
     labels = _read_lines(arguments.labels) if arguments.labels else None
     model = _load(arguments.model)
+    if (arguments.ranges is None) == (arguments.preset == "qat_int8"):
+        raise ValueError(f"--ranges is for --preset qat_int8, which needs it; received preset {arguments.preset!r}.")
+    if arguments.ranges:
+        model = _with_ranges(model, arguments.ranges)
     if not arguments.out.endswith(".tflite"):
         if arguments.labels or arguments.data:
             raise ValueError("--labels and --data are for a .tflite output.")
@@ -100,6 +105,20 @@ def _load(path):
     except (ValueError, TypeError, OSError, KeyError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"--model {path!r} is not a model saved by Keras ({first}).") from error
+
+
+def _with_ranges(model, path):
+    from .qat import prepare_qat
+
+    with open(path, encoding="utf-8") as file:
+        try:
+            ranges = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"--ranges {path!r} is not JSON ({error}).") from error
+    pairs = isinstance(ranges, dict) and all(isinstance(p, list) and len(p) == 2 for p in ranges.values())
+    if not pairs:
+        raise ValueError(f"--ranges {path!r} must hold names with two numbers each, as vitkeras-qat writes them.")
+    return prepare_qat(model, ranges=ranges)
 
 
 def _read_lines(path):

@@ -3,6 +3,8 @@
 import dataclasses
 from dataclasses import dataclass
 
+LEAST_ZEROS = 0.05  # share of zeros that isn't chance: the report speaks of them
+
 
 class ExportError(RuntimeError):
     """A check of the exported file failed; nothing was written. The message names check, rule and received value."""
@@ -17,6 +19,9 @@ class ExportReport:
         preset: str.
         output: str, "logits", "probabilities" or "features".
         size_bytes, weight_bytes: ints; the file, and the least that its weights need.
+        gzip_bytes: int, the file compressed, as an app's package or a download holds it.
+        zero_weights: float, share of the matrices' weights that is zero in the Keras model. The kernels are dense:
+            zeros make the compressed file smaller, and nothing faster.
         partitions: int, parts that XNNPACK took over.
         fully_accelerated: bool, whether every operator runs in XNNPACK.
         operators: dict of builtin operator name -> count.
@@ -37,6 +42,8 @@ class ExportReport:
     output: str
     size_bytes: int
     weight_bytes: int
+    gzip_bytes: int
+    zero_weights: float
     partitions: int
     fully_accelerated: bool
     operators: dict
@@ -64,7 +71,7 @@ class ExportReport:
         partition = f"XNNPACK partition{'' if self.partitions == 1 else 's'}"
         accelerated = "fully accelerated" if self.fully_accelerated else "NOT fully accelerated"
         lines = {
-            "file": f"{self.path} ({self.size_bytes / 1e6:.2f} MB)",
+            "file": f"{self.path} ({self.size_bytes / 1e6:.2f} MB, {self.gzip_bytes / 1e6:.2f} MB compressed)",
             "preset": f"{self.preset}, image 0...255 -> {self.output}",
             "graph": f"{sum(self.operators.values())} builtin operators, {self.partitions} {partition}, {accelerated}",
             f"against Keras, {self.images} {kind}": (
@@ -74,6 +81,11 @@ class ExportReport:
             "latency": f"{self.latency_ms:.2f} ms an image, {self.num_threads} threads",
             "sha256": self.sha256,
         }
+        if self.zero_weights > LEAST_ZEROS:
+            lines["zeros"] = (
+                f"{100 * self.zero_weights:.1f} % of the weights; dense kernels: they make the compressed file "
+                "smaller, and nothing faster"
+            )
         width = max(map(len, lines))
         return "\n".join(f"{key:{width}s}  {value}" for key, value in lines.items())
 

@@ -1,6 +1,7 @@
 """Keras to TFLite: float file, quantization, checks, and only then the name the user asked for."""
 
 import difflib
+import gzip
 import hashlib
 import importlib.metadata as metadata
 import os
@@ -14,12 +15,17 @@ from vitkeras._optional import require
 
 from . import checks
 from . import labels as labels_module
+from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
 from .graph import check_model, export_model, output_name, serving_module, tensorflow
+from .qat import activation_ranges, baked_model
+from .qat_ranges import quantize_learned
 from .quantize import quantize_dynamic
 from .quiet import quiet
 from .report import ExportReport
 from .runtime import TFLiteRunner, is_fully_accelerated
+
+QAT = "qat_int8"
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class Preset:
 PRESETS = {
     "fp32": Preset(None, 4, 1e-4, 0.99999, 1.0),
     "int8_dynamic": Preset(quantize_dynamic, 1, None, 0.99, 0.95),
+    # Compared with the model of prepare_qat, which rounds as the file does.
+    QAT: Preset(quantize_learned, 1, None, 0.999, 0.95),
 }
 
 
@@ -65,7 +73,8 @@ def to_tflite(
     Args:
         model: a functional `keras.Model` of this library, with a fixed image size. It is left untouched.
         path: str, the file to write.
-        preset: "fp32", or "int8_dynamic" (default): int8 weights per channel, float activations.
+        preset: "fp32"; "int8_dynamic" (default): int8 weights per channel, float activations; or "qat_int8", for a
+            model of `prepare_qat`: int8 weights and activations, as it was trained to have them.
         calibration_images: None; neither of these presets calibrates.
         labels: None, or one name an output; written into the file as `labels.txt`.
         overwrite: bool, whether an existing file may be replaced. Default False.
@@ -95,13 +104,14 @@ def to_tflite(
         raise ValueError(f"calibration_images must be None: preset {preset!r} needs no calibration.")
     check_output(path, overwrite)
     _require_tools(PRESETS[preset])
-    check_model(model)
+    source, learned = (model, None) if preset != QAT else _learned(model, pixel_input)
+    check_model(source)
     if labels is not None:
         labels = labels_module.check_labels(labels, model.output_shape[-1])
     images = _images(model, verify_images, pixel_input)
     rule = PRESETS[preset]
     with written_aside(path) as aside:
-        make_file(export_model(model, pixel_input), rule, aside)
+        make_file(export_model(source, pixel_input), rule, aside, learned)
         if labels is not None:
             labels_module.append_labels(aside, labels)
         return _check(aside, path, model, preset, images, verify_images is None, pixel_input, num_threads)
@@ -115,7 +125,16 @@ def _require_tools(rule):
         require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", "int8 export", extra="export")
 
 
-def make_file(model, rule, path):
+def _learned(model, pixel_input):
+    """(float model, ranges) of a model from `prepare_qat`."""
+    if not isinstance(model, keras.Model) or not fake_quantizers(model):
+        raise ValueError(f"preset {QAT!r} is for a model of prepare_qat, received {getattr(model, 'name', model)!r}.")
+    if not pixel_input:
+        raise ValueError(f"pixel_input must be True for preset {QAT!r}, which takes pixels without rounding them.")
+    return baked_model(model), activation_ranges(model)
+
+
+def make_file(model, rule, path, ranges=None):
     """Writes the file of a model from `export_model`: float first, then the preset's quantization of it."""
     if rule.quantize is None:
         convert(model, path)
@@ -123,7 +142,7 @@ def make_file(model, rule, path):
     with tempfile.TemporaryDirectory() as folder:
         float_path = os.path.join(folder, "float.tflite")
         convert(model, float_path)
-        rule.quantize(float_path, path)
+        rule.quantize(float_path, path, *(() if ranges is None else (ranges,)))
 
 
 def convert(model, path):
@@ -141,7 +160,17 @@ def convert(model, path):
 
 def weight_bytes(model, bytes_a_weight):
     """The least that the model's matrices take in a file; vectors may be folded away or stay float."""
-    return int(bytes_a_weight * sum(np.prod(v.shape) for v in model.weights if len(v.shape) > 1 and min(v.shape) > 1))
+    return int(bytes_a_weight * sum(np.prod(v.shape) for v in _matrices(model)))
+
+
+def zero_weights(model):
+    """float, the share of the matrices' weights that is zero."""
+    arrays = [keras.ops.convert_to_numpy(v) for v in _matrices(model)]
+    return float(sum(np.count_nonzero(array == 0) for array in arrays) / sum(array.size for array in arrays))
+
+
+def _matrices(model):
+    return [v for v in model.weights if len(v.shape) > 1 and min(v.shape) > 1]
 
 
 def synthetic_images(shape, count=8):
@@ -197,13 +226,15 @@ def _check(file, path, model, preset, images, synthetic, pixel_input, num_thread
         comparison, reference, rule, needs_agreement=not synthetic and output_name(model) != "features"
     )
     with open(file, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        data = stream.read()
     return ExportReport(
         path=path,
         preset=preset,
         output=output_name(model),
         size_bytes=size,
         weight_bytes=least,
+        gzip_bytes=len(gzip.compress(data)),
+        zero_weights=zero_weights(model),
         partitions=partitions,
         fully_accelerated=accelerated,
         operators=operators,
@@ -211,7 +242,7 @@ def _check(file, path, model, preset, images, synthetic, pixel_input, num_thread
         synthetic=synthetic,
         latency_ms=runner.latency(images[0]),
         num_threads=num_threads,
-        sha256=digest,
+        sha256=hashlib.sha256(data).hexdigest(),
         versions=_versions(),
         **comparison,
     )

@@ -12,6 +12,7 @@ from vitkeras.training.masked_patch import MaskedPatchPrediction
 from vitkeras.training.masked_patch_batches import masked_patch_batches
 from vitkeras.training.masked_patch_model import masked_patch_model, pretrained_backbone
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer
+from vitkeras.training.pruning import MagnitudePruning, measured_sparsity
 from vitkeras.training.schedules import WarmupDecay
 from vitkeras.training.tasks import Classification
 
@@ -22,6 +23,7 @@ __all__ = [
     "Classification",
     "Distillation",
     "Engine",
+    "MagnitudePruning",
     "MaskedPatchPrediction",
     "MomentumSGD",
     "Outcome",
@@ -33,6 +35,7 @@ __all__ = [
     "make_strategy",
     "masked_patch_batches",
     "masked_patch_model",
+    "measured_sparsity",
     "pretrained_backbone",
     "resume",
     "train",
