@@ -4,6 +4,7 @@ Installed as `vitkeras.export`; `python -m export` in a checkout. TensorFlow, Li
 a function is called.
 """
 
+from .learn_ranges import LearnedRanges, learn_ranges
 from .qat import activation_ranges, baked_model, prepare_qat
 from .report import ExportError, ExportReport
 from .runtime import run_tflite
@@ -14,8 +15,10 @@ __all__ = [
     "PRESETS",
     "ExportError",
     "ExportReport",
+    "LearnedRanges",
     "activation_ranges",
     "baked_model",
+    "learn_ranges",
     "prepare_qat",
     "run_tflite",
     "to_saved_model",

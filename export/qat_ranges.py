@@ -5,6 +5,7 @@ product: each is found by its layer's name, and its operands get the ranges of t
 """
 
 import re
+import warnings
 
 import numpy as np
 
@@ -46,7 +47,8 @@ def quantize_learned(float_path, path, ranges):
         name: {"min": np.array(least, "float32"), "max": np.array(greatest, "float32")}
         for name, (least, greatest) in tensor_ranges(read_graph(float_path), ranges).items()
     }
-    with quiet():
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of memory: it keeps the tensors to look for their names
         engine = quantizer.Quantizer(float_path)
         for operation in ("FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"):
             engine.add_static_config(".*", operation, activation_num_bits=8, weight_num_bits=8)

@@ -248,6 +248,7 @@ class DistillationConfig:
         model: the trained classifier, a run's workdir or `model.keras`; or "random": one of the section model without
             training, as `--smoke` takes.
         calibration_images: training images that the ranges of the activations are read from.
+        learn_ranges: whether those ranges are then drawn in where that brings a block nearer to its float self.
         alpha: share of the distance to the float model in the loss; the rest is that of the labels.
         distance: "mse" of the logits, or "kl" of the softmax at `temperature`.
         temperature: of "kl".
@@ -255,6 +256,7 @@ class DistillationConfig:
 
     model: str = ""
     calibration_images: int = 64
+    learn_ranges: bool = True
     alpha: float = 1.0
     distance: str = "mse"
     temperature: float = 1.0

@@ -18,6 +18,7 @@ from .configs import QAT as CONFIGS
 from .loading import load_model
 from .workdir import write_json
 
+LEARN_FROM = 16  # images: each is computed some forty times
 SHORTCUTS = {"data": "data.spec", "model": "qat.model", "on_bad_image": "data.on_bad_image"}
 
 
@@ -70,7 +71,10 @@ def _build(config, splits, steps, strategy):
     keras.utils.set_random_seed(train.seed)
     with strategy.scope():
         teacher = _teacher(config, splits)
-        student = export.prepare_qat(teacher, preprocess_input(images.astype("float32")), batch_size=train.batch_size)
+        inputs = preprocess_input(images.astype("float32"))
+        student = export.prepare_qat(teacher, inputs, batch_size=train.batch_size)
+        if choice.learn_ranges:
+            export.learn_ranges(student, inputs[:LEARN_FROM], batch_size=train.batch_size)
         optimizer = build_optimizer(config, steps)
         labels = training.Classification(config.loss.name, config.loss.label_smoothing)
         task = training.Distillation(teacher, choice.alpha, choice.distance, choice.temperature, labels)
