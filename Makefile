@@ -5,7 +5,10 @@ BIN := .venv/bin
 TF ?= $(if $(shell command -v nvidia-smi 2>/dev/null),tf,tf-cpu)
 EXTRAS_demo := $(TF),recipes,export
 EXTRAS_results := $(TF),recipes
-EXTRAS_test := $(TF),recipes,export,test
+comma := ,
+# The extra qat brings the wheel `tensorflow`: instead of tensorflow-cpu, and never over a TPU wheel, whose kernels it removes.
+TEST_TF := $(if $(filter tpu,$(TF)),tpu,tf$(comma)qat)
+EXTRAS_test := $(TEST_TF),recipes,export,test
 
 # Processes that share the tests; each file's tests stay together, because they share models.
 WORKERS ?= 2

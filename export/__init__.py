@@ -7,17 +7,25 @@ a function is called.
 from .card import read_card
 from .compare import Comparison, compare_tflite
 from .labels import read_labels
+from .learn_ranges import LearnedRanges, learn_ranges
+from .presets import PRESETS
+from .qat import activation_ranges, baked_model, prepare_qat
 from .report import ExportError, ExportReport
 from .runtime import run_tflite
 from .saved_model import to_saved_model
-from .tflite import PRESETS, to_tflite
+from .tflite import to_tflite
 
 __all__ = [
     "PRESETS",
     "Comparison",
     "ExportError",
     "ExportReport",
+    "LearnedRanges",
+    "activation_ranges",
+    "baked_model",
     "compare_tflite",
+    "learn_ranges",
+    "prepare_qat",
     "read_card",
     "read_labels",
     "run_tflite",

@@ -7,18 +7,18 @@ import tempfile
 from vitkeras._optional import require
 
 from .checks import read_graph
-from .runtime import TFLiteRunner
+from .runtime import TFLiteRunner, dequantized
 
 
 @contextlib.contextmanager
 def watched(path, tensors, num_threads=2):
-    """Gives a function of one image that runs a float file and returns some of its tensors.
+    """Gives a function of one image that runs a file and returns some of its tensors as floats.
 
     They are made outputs of a copy of the file, so that the fast kernels keep them.
 
     Args:
-        path: str, float32 `.tflite` file.
-        tensors: iterable of str, names of float tensors.
+        path: str, `.tflite` file.
+        tensors: iterable of str, names of activations; those that the file lacks are left out.
         num_threads: int >= 1. Default 2.
 
     Yields:
@@ -28,18 +28,17 @@ def watched(path, tensors, num_threads=2):
     model = read_graph(path)
     graph = model.subgraphs[0]
     names = {tensor.name.decode(): i for i, tensor in enumerate(graph.tensors)}
-    tensors = sorted(set(tensors))
-    graph.outputs = [names[name] for name in tensors]
+    graph.outputs = [names[name] for name in sorted(set(tensors)) if name in names]
     model.signatureDefs = []
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "watched.tflite")
         tools.write_model(model, copy)
         del model, graph
         runner = TFLiteRunner(copy, num_threads)
-        places = [(d["name"], d["index"]) for d in runner.interpreter.get_output_details()]
+        details = runner.interpreter.get_output_details()
 
         def run(image):
             runner.one(image)
-            return {name: runner.interpreter.get_tensor(place) for name, place in places}
+            return {d["name"]: dequantized(runner.interpreter.get_tensor(d["index"]), d) for d in details}
 
         yield run

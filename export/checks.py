@@ -82,6 +82,13 @@ def check_acceleration(partitions, fully_accelerated):
     require_check("acceleration", fully_accelerated, "every operator in XNNPACK", "some outside")
 
 
+def check_integers(path):
+    """Checks that no tensor of a file is float."""
+    graph = read_graph(path).subgraphs[0]
+    floats = [_text(tensor.name) for tensor in graph.tensors if tensor.type == 0]
+    require_check("integers", not floats, "integer tensors only", f"{len(floats)} float ones, such as {floats[:1]}")
+
+
 def compare(reference, received):
     """Compares a file's outputs with the Keras model's.
 

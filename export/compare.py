@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import checks
+from .agreement import accuracy, check_image_labels, top5_agreement
 from .progress import Progress
 from .runtime import TFLiteRunner
 
@@ -111,40 +112,24 @@ def compare_tflite(a, b, images, labels=None, num_threads=2, seconds=2.0, show_p
         if len(runner.outputs) != 1:
             raise ValueError(f"{path!r} must have one output, it has {', '.join(runner.outputs)}.")
     x, y = (runner(bar.images(images)).reshape(len(images), -1) for runner in runners)
+    if labels is not None:
+        labels = check_image_labels(labels, len(images), x.shape[1])
     found = checks.compare(x, y)
     ratio, latency = _alternate(runners, images[0], seconds)
     return Comparison(
         paths=paths,
         images=len(images),
         top1_agreement=float((x.argmax(1) == y.argmax(1)).mean()),
-        top5_agreement=_top5(x, y),
+        top5_agreement=top5_agreement(x, y),
         cosine=found["cosine"],
         sqnr_db=found["sqnr_db"],
         max_abs_difference=found["max_abs_difference"],
-        accuracies=None if labels is None else tuple(_accuracy(z, labels) for z in (x, y)),
+        accuracies=None if labels is None else tuple(accuracy(z, labels) for z in (x, y)),
         latency_ms=latency,
         latency_ratio=ratio,
         size_bytes=tuple(os.path.getsize(path) for path in paths),
         num_threads=num_threads,
     )
-
-
-def _top5(x, y):
-    if x.shape[1] <= 5:
-        return None
-    best = [np.argsort(-z, axis=1, kind="stable")[:, :5] for z in (x, y)]
-    return float(np.mean([np.isin(row, other).mean() for row, other in zip(*best)]))
-
-
-def _accuracy(outputs, labels):
-    labels = np.asarray(labels)
-    classes = outputs.shape[1]
-    if labels.shape != (len(outputs),) or labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(
-            f"labels must be {len(outputs)} ints in 0...{classes - 1}, received shape {labels.shape}"
-            + (f" with {labels.min()}...{labels.max()}." if labels.size else ".")
-        )
-    return float((outputs.argmax(1) == labels).mean())
 
 
 def _alternate(runners, image, seconds):

@@ -1,7 +1,7 @@
 """Equalisation of channels in the float file, a change that leaves its function alone and helps int8.
 
-The input of a product has channels of unlike size, and a row shares one int8 range. Channel j of the input is divided by
-s_j and column j of the matrix multiplied by it (SmoothQuant, arXiv 2211.10438):
+The input of a product has channels of unlike size, and a row shares one int8 range. Channel j of the input is
+divided by s_j and column j of the matrix multiplied by it (SmoothQuant, arXiv 2211.10438):
 
     s_j = max|x_j| ** strength / max|w_j| ** (1 - strength)
 
@@ -15,8 +15,6 @@ Legend: R rows, D inputs, F outputs.
 from dataclasses import dataclass
 
 import numpy as np
-
-from vitkeras._optional import require
 
 from .activations import watched
 from .operators import Graph, read_operators
@@ -140,7 +138,9 @@ def best_strength(rows, tops, weights, static):
         return snr_db(exact, x @ round_weights(weights * scales).T)
 
     before = noise(np.ones_like(tops))
-    found = [(noise(scales), strength, scales) for strength in STRENGTHS for scales in [_scales(tops, weights, strength)]]
+    found = [
+        (noise(scales), strength, scales) for strength in STRENGTHS for scales in [_scales(tops, weights, strength)]
+    ]
     after, strength, scales = max(found, key=lambda entry: entry[0])
     return strength, scales, before, after
 

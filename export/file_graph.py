@@ -47,6 +47,10 @@ class Graph:
         data = self.model.buffers[self.tensors[tensor].buffer].data
         return data is not None and len(data) > 0
 
+    def is_float(self, tensor):
+        """Whether a tensor holds float32."""
+        return self.tensors[tensor].type == 0
+
     def back(self, tensor, through=MOVES):
         """Walks from a tensor to where its numbers come from.
 

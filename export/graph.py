@@ -25,6 +25,11 @@ def check_model(model):
         raise ValueError(
             f"model must be functional with one input, {model.name!r} has {len(model.inputs or ())} inputs."
         )
+    if any(hasattr(layer, "fake_quantizers") for layer in model.layers):
+        raise ValueError(
+            f"model {model.name!r} comes from prepare_qat: export it with to_tflite(preset='qat_int8'), or take its "
+            "float model, baked_model(model)."
+        )
     shape = tuple(model.inputs[0].shape)
     if len(shape) != 4 or None in shape[1:]:
         raise ValueError(f"model must take images of a fixed size (batch, height, width, channels), received {shape}.")

@@ -2,16 +2,19 @@
 
 An operator's mode says how it computes: "float"; "dynamic", int8 weights and activations quantized on the fly, a row
 at a time; "static", int8 weights, activations in ranges that were measured before; "int4", as dynamic with 4-bit
-weights in blocks.
+weights in blocks; "fp16", float16 weights that the runtime widens once.
 """
 
 import re
+import warnings
+
+import numpy as np
 
 from vitkeras._optional import require
 
 from .quiet import quiet
 
-MODES = ("float", "dynamic", "static", "int4")
+MODES = ("float", "fp16", "dynamic", "static", "int4")
 BLOCK = 32  # inputs of a 4-bit matrix that share a scale
 PURPOSE = "int8 export"
 
@@ -31,13 +34,45 @@ def quantize(float_path, path, operators, modes, ranges=None, algorithms=None):
         ImportError: if ai-edge-quantizer is missing; the extra is named.
         ValueError: if a static operator's range is missing.
     """
-    quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", PURPOSE, extra="export")
     recipe, used = _recipe(operators, modes, algorithms or {}), _ranges(operators, modes, ranges or {})
-    with quiet():
+    _write(float_path, path, recipe, used)
+
+
+def quantize_dynamic(float_path, path):
+    """Quantizes all matrices of a file to int8, activations on the fly; the file may hold several graphs."""
+    manager = require("ai_edge_quantizer.recipe_manager", "ai-edge-quantizer", PURPOSE, extra="export")
+    types = require("ai_edge_quantizer.qtyping", "ai-edge-quantizer", PURPOSE, extra="export")
+    recipe = manager.RecipeManager()
+    recipe.add_dynamic_config(".*", types.TFLOperationName.ALL_SUPPORTED, num_bits=8)
+    _write(float_path, path, recipe, {})
+
+
+def quantize_everything(float_path, path, bits, ranges):
+    """Writes a file in which every operator computes in integers.
+
+    Args:
+        float_path, path: as for `quantize`.
+        bits: 8, with int8 input and output; or 16: int16 activations, int8 weights, float input and output.
+        ranges: dict of tensor name -> (low, high) for every activation.
+    """
+    manager = require("ai_edge_quantizer.recipe_manager", "ai-edge-quantizer", PURPOSE, extra="export")
+    types = require("ai_edge_quantizer.qtyping", "ai-edge-quantizer", PURPOSE, extra="export")
+    recipe = manager.RecipeManager()
+    recipe.add_static_config(".*", types.TFLOperationName.ALL_SUPPORTED, activation_num_bits=bits, weight_num_bits=8)
+    if bits == 16:
+        for name in (types.TFLOperationName.INPUT, types.TFLOperationName.OUTPUT):
+            recipe.add_quantization_config(".*", name, algorithm_key="no_quantize")
+    _write(float_path, path, recipe, ranges)
+
+
+def _write(float_path, path, recipe, ranges):
+    quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", PURPOSE, extra="export")
+    calibrated = {name: {"min": np.float32(low), "max": np.float32(high)} for name, (low, high) in ranges.items()}
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of memory: it keeps the tensors to look for their names
         engine = quantizer.Quantizer(float_path)
         engine.load_quantization_recipe(recipe.get_quantization_recipe())
-        calibrated = {name: {"min": low, "max": high} for name, (low, high) in used.items()} or None
-        quantized = engine.quantize(calibrated, enable_progress_report=False).quantized_model
+        quantized = engine.quantize(calibrated or None, enable_progress_report=False).quantized_model
     with open(path, "wb") as file:
         file.write(bytes(quantized))
     pull_weights_in(path)
@@ -54,7 +89,11 @@ def _recipe(operators, modes, algorithms):
     static = types.OpQuantizationConfig(
         activation_tensor_config=tensor(num_bits=8, symmetric=False), weight_tensor_config=eight, **integer
     )
+    half = tensor(num_bits=16, symmetric=True, dtype=types.TensorDataType.FLOAT)
     configurations = {
+        "fp16": types.OpQuantizationConfig(
+            weight_tensor_config=half, compute_precision=types.ComputePrecision.FLOAT, explicit_dequantize=True
+        ),
         "dynamic": types.OpQuantizationConfig(weight_tensor_config=eight, **integer),
         "int4": types.OpQuantizationConfig(weight_tensor_config=four, **integer),
         "static": static,
@@ -64,7 +103,8 @@ def _recipe(operators, modes, algorithms):
         mode = modes.get(operator.index, "float")
         if mode == "float":
             continue
-        more = {"algorithm_key": algorithms[operator.index]} if operator.index in algorithms else {}
+        chosen = algorithms.get(operator.index, "float_casting" if mode == "fp16" else None)
+        more = {"algorithm_key": chosen} if chosen else {}
         recipe.add_quantization_config(_exactly(operator.output), names(operator.kind), configurations[mode], **more)
         if mode == "static":
             for output, kind in operator.moves:
@@ -107,9 +147,3 @@ def pull_weights_in(path):
     """Rewrites a file whose weights lie behind the flatbuffer: some runtimes find no data there."""
     tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", PURPOSE, extra="export")
     tools.write_model(tools.read_model(path), path)
-
-
-def quantize_dynamic(float_path, path):
-    from .operators import read_operators
-    ops = read_operators(float_path)
-    quantize(float_path, path, ops, {o.index: "dynamic" for o in ops if o.kind != "BATCH_MATMUL"})

@@ -15,25 +15,30 @@ class TFLiteRunner:
     Args:
         path: str, the `.tflite` file; one input of batch 1.
         num_threads: int >= 1. Default 2.
+        reference: bool. True: TFLite's slow reference kernels instead of XNNPACK. Default False.
 
     Raises:
         ImportError: if LiteRT is missing.
         ValueError: if the file is none, or needs operators that LiteRT's builtins lack.
     """
 
-    def __init__(self, path, num_threads=2):
+    def __init__(self, path, num_threads=2, reference=False):
         litert = require("ai_edge_litert.interpreter", "ai-edge-litert", "running a .tflite file", extra="export")
+        kernels = litert.OpResolverType
+        kind = kernels.BUILTIN_REF if reference else kernels.AUTO
         with quiet():
             try:
-                self.interpreter = litert.Interpreter(str(path), num_threads=num_threads)
+                self.interpreter = litert.Interpreter(
+                    str(path), num_threads=num_threads, experimental_op_resolver_type=kind
+                )
                 self.interpreter.allocate_tensors()
             except (RuntimeError, ValueError) as error:
                 raise ValueError(f"{path!r} does not run in LiteRT: {error}") from error
         self.input = self.interpreter.get_input_details()[0]
         signatures = list(self.interpreter.get_signature_list())
         named = self.interpreter.get_signature_runner(signatures[0]).get_output_details() if signatures else {}
-        details = named or {detail["name"]: detail for detail in self.interpreter.get_output_details()}
-        self.outputs = {name: detail["index"] for name, detail in details.items()}
+        self.details = named or {detail["name"]: detail for detail in self.interpreter.get_output_details()}
+        self.outputs = {name: detail["index"] for name, detail in self.details.items()}
 
     def __call__(self, images):
         """Runs images (N, H, W, C) one by one; returns an array with N rows, or a dict of them for several outputs."""
@@ -43,13 +48,11 @@ class TFLiteRunner:
         return {name: np.stack([row[name] for row in rows]) for name in self.outputs}
 
     def one(self, image):
-        """Runs one image (H, W, C); a uint8 file gets its pixels rounded."""
-        image = np.asarray(image)
-        if self.input["dtype"] == np.uint8 and image.dtype != np.uint8:
-            image = np.rint(image)
-        self.interpreter.set_tensor(self.input["index"], image.astype(self.input["dtype"])[None])
+        """Runs one image (H, W, C); whole-number inputs get theirs rounded, whole-number outputs become floats."""
+        self.interpreter.set_tensor(self.input["index"], quantized(image, self.input)[None])
         self.interpreter.invoke()
-        outputs = {name: self.interpreter.get_tensor(index)[0].copy() for name, index in self.outputs.items()}
+        details = self.details.items()
+        outputs = {name: dequantized(self.interpreter.get_tensor(d["index"]), d)[0].copy() for name, d in details}
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def partitions(self):
@@ -77,6 +80,24 @@ class TFLiteRunner:
             self.one(image)
             runs.append(1e3 * (time.perf_counter() - start))
         return float(np.median(runs))
+
+
+def quantized(values, detail):
+    """Values as a tensor takes them: cast, or on the grid of its scale and zero-point."""
+    values, dtype = np.asarray(values), np.dtype(detail["dtype"])
+    scale, zero = detail["quantization"]
+    if dtype.kind not in "iu" or values.dtype == dtype:
+        return values.astype(dtype)
+    ends = np.iinfo(dtype)
+    return np.clip(np.rint(values / (scale or 1)) + zero, ends.min, ends.max).astype(dtype)
+
+
+def dequantized(values, detail):
+    """A tensor's values as float32; indices, which have no scale, stay whole."""
+    scale, zero = detail["quantization"]
+    if values.dtype.kind not in "iu" or not scale:
+        return values
+    return ((values.astype("float32") - zero) * scale).astype("float32")
 
 
 def is_fully_accelerated(path):

@@ -7,8 +7,10 @@ import numpy as np
 from . import checks, outputs
 from .files import check_output, written_aside
 from .graph import check_model, export_model, serving_module, tensorflow
+from .images import synthetic_images
+from .presets import PRESETS
 from .quiet import quiet
-from .tflite import PRESETS, keras_outputs, synthetic_images
+from .verify import keras_outputs
 
 
 def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing="resize"):

@@ -81,25 +81,13 @@ def build_engine(config, classes, steps, strategy, task=None, around=None):
 
     from vitkeras import training
 
-    choice, train = config.optimizer, config.train
+    train = config.train
     task = task or training.Classification(config.loss.name, config.loss.label_smoothing)
     keras.utils.set_random_seed(train.seed)
     with strategy.scope():
         model = build_model(config, classes)
         model = model if around is None else around(model)
-        schedule = training.WarmupDecay(
-            choice.learning_rate,
-            total_steps=steps,
-            warmup_steps=steps // 10 if choice.warmup_steps is None else choice.warmup_steps,
-            decay=choice.decay,
-        )
-        optimizer = training.make_optimizer(
-            choice.name,
-            schedule,
-            momentum=choice.momentum,
-            weight_decay=choice.weight_decay,
-            clip_norm=choice.clip_norm,
-        )
+        optimizer = build_optimizer(config, steps)
     return training.Engine(
         model,
         optimizer,
@@ -110,6 +98,27 @@ def build_engine(config, classes, steps, strategy, task=None, around=None):
         ema_decay=train.ema_decay,
         remat=train.remat,
         jit_compile=train.jit_compile,
+        pruning=training.MagnitudePruning(train.sparsity, max(1, 4 * steps // 5)) if train.sparsity else None,
+    )
+
+
+def build_optimizer(config, steps):
+    """Builds the optimizer of a configuration with its schedule over `steps`; call it in the strategy's scope."""
+    from vitkeras import training
+
+    choice = config.optimizer
+    schedule = training.WarmupDecay(
+        choice.learning_rate,
+        total_steps=steps,
+        warmup_steps=steps // 10 if choice.warmup_steps is None else choice.warmup_steps,
+        decay=choice.decay,
+    )
+    return training.make_optimizer(
+        choice.name,
+        schedule,
+        momentum=choice.momentum,
+        weight_decay=choice.weight_decay,
+        clip_norm=choice.clip_norm,
     )
 
 

@@ -20,6 +20,7 @@ from .workdir import FINISHED, begun_or_undone, open_workdir, read_json
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multiworker")
 RESULTS = (
     "model.keras",
+    "ranges.json",
     "backbone.npz",
     "classes.txt",
     "metrics.json",

@@ -13,6 +13,7 @@ __all__ = [
     "ModelConfig",
     "OptimizerConfig",
     "PretrainConfig",
+    "QatConfig",
     "SweepConfig",
     "TrainConfig",
     "VtabConfig",
@@ -175,6 +176,8 @@ class TrainConfig:
         jit_compile: whether loss and gradients are compiled by XLA, for GPUs. A run goes on with what it began with:
             XLA draws other dropout masks.
         ema_decay: of a moving average of the weights, such as 0.9999, which is then evaluated and saved; or None.
+        sparsity: share of the encoder blocks' weights that is zero at the end, by magnitude; reached after four fifths
+            of the steps. 0 (default) for no pruning.
     """
 
     batch_size: int = 32
@@ -191,12 +194,17 @@ class TrainConfig:
     remat: bool = False
     jit_compile: bool = False
     ema_decay: float | None = None
+    sparsity: float = 0.0
 
     def __post_init__(self):
         names = "batch_size epochs steps accumulate log_every evaluate_every save_every save_minutes keep"
         check_positive("train", self, *names.split())
         if not 0 <= self.seed < 2**31:
             raise ValueError(f"train.seed must be >= 0 and below 2**31, received {self.seed}.")
+        if not 0 <= self.sparsity < 1:
+            raise ValueError(f"train.sparsity must be at least 0 and below 1, received {self.sparsity}.")
+        if self.sparsity and self.ema_decay is not None:
+            raise ValueError(f"train.sparsity must be 0 with train.ema_decay, received {self.sparsity}.")
 
 
 @dataclass(frozen=True)
@@ -230,6 +238,47 @@ class FinetuneConfig(PretrainConfig):
     """A fine-tuning run (paper section 3.2 and appendix B.1.1)."""
 
     sweep: SweepConfig = field(default_factory=SweepConfig)
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    """What a model learns to compute in int8, and from whom.
+
+    Attributes:
+        model: the trained classifier, a run's workdir or `model.keras`; or "random": one of the section model without
+            training, as `--smoke` takes.
+        calibration_images: training images that the ranges of the activations are read from.
+        learn_ranges: whether those ranges are then drawn in where that brings a block nearer to its float self.
+        alpha: share of the distance to the float model in the loss; the rest is that of the labels.
+        distance: "mse" of the logits, or "kl" of the softmax at `temperature`.
+        temperature: of "kl".
+    """
+
+    model: str = ""
+    calibration_images: int = 64
+    learn_ranges: bool = True
+    alpha: float = 1.0
+    distance: str = "mse"
+    temperature: float = 1.0
+
+    def __post_init__(self):
+        check_positive("qat", self, "calibration_images", "temperature")
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"qat.alpha must be in [0, 1], received {self.alpha}.")
+        if self.distance not in ("mse", "kl"):
+            raise ValueError(f"qat.distance must be 'mse' or 'kl', received {self.distance!r}.")
+
+
+@dataclass(frozen=True)
+class QatConfig(PretrainConfig):
+    """A quantization-aware fine-tuning of a trained model."""
+
+    qat: DistillationConfig = field(default_factory=DistillationConfig)
+
+    def __post_init__(self):
+        unused = [name for name in ("ema_decay", "sparsity", "mixed_precision") if getattr(self.train, name)]
+        if unused:
+            raise ValueError(f"train.{unused[0]} is not for quantization-aware training, which is float32 and dense.")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,12 @@ from . import cli, runner
 from .configs import FINETUNE as CONFIGS
 from .workdir import FINISHED, open_workdir, read_json, write_json
 
-SHORTCUTS = {"data": "data.spec", "weights": "model.weights", "on_bad_image": "data.on_bad_image"}
+SHORTCUTS = {
+    "data": "data.spec",
+    "weights": "model.weights",
+    "on_bad_image": "data.on_bad_image",
+    "sparsity": "train.sparsity",
+}
 
 
 def finetune(config, workdir, device="auto"):
@@ -97,6 +102,7 @@ def _main(argv):
     parse = cli.parser("Fine-tune a Vision Transformer on labelled images.", CONFIGS)
     parse.add_argument("--weights", metavar="W", help="published name or path of a file (model.weights)")
     parse.add_argument("--on-bad-image", choices=("refuse", "skip"), help="unreadable images (data.on_bad_image)")
+    parse.add_argument("--sparsity", metavar="S", help="share of weights that become zero (train.sparsity)")
     parse.add_argument("--sweep", action="store_true", help="choose the learning rate on the dev part first")
 
     def execute(config, workdir, arguments):

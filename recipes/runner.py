@@ -152,7 +152,8 @@ def run(config, problem, workdir, strategy=None):
         strategy: `tf.distribute.Strategy`; default: the current one.
 
     Returns:
-        dict: loss, accuracy and count of the last evaluation, "splits" with all of them, "steps", "parameters".
+        dict: loss, accuracy and count of the last evaluation, "splits" with all of them, "steps", "parameters", and
+        with train.sparsity the share of zeros that was reached, "sparsity".
 
     Raises:
         Stopped: after SIGTERM or SIGINT and a checkpoint.
@@ -209,8 +210,9 @@ def run(config, problem, workdir, strategy=None):
     model = engine.model if train.ema_decay is None else engine.ema_model()
     if problem.result is not None:
         model = problem.result(model)
+    sparsity = {"sparsity": training.measured_sparsity(model)} if train.sparsity else {}
     last = list(results.values())[-1]
-    metrics = {**last, "splits": results, "steps": outcome.step, "parameters": model.count_params()}
+    metrics = {**last, "splits": results, "steps": outcome.step, "parameters": model.count_params(), **sparsity}
     if chief:
         if problem.write is not None:
             problem.write(model, workdir)

@@ -36,6 +36,7 @@ def smoke(config):
     train = {"batch_size": 4 * accumulate, "steps": STEPS, "log_every": 1, "evaluate_every": None, "save_every": None}
     optimizer = {"warmup_steps": 1} if config.optimizer.warmup_steps is not None else {}
     suite = {"suite": {"tasks": ("cifar100", "eurosat", "dmlab")}} if hasattr(config, "suite") else {}
+    suite |= {"qat": {"model": "random", "calibration_images": 8}} if hasattr(config, "qat") else {}
     changes = suite | {"data": data, "model": _tiny(config.model, row), "optimizer": optimizer, "train": train}
     smaller, said = config, []
     for section, values in changes.items():

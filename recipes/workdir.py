@@ -20,6 +20,7 @@ FILES = (
     "log.csv",
     "metrics.json",
     "model.keras",
+    "ranges.json",
     "sweep.json",
     "vtab.json",
 )

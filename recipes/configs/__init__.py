@@ -1,6 +1,6 @@
 """Named configurations, one module a recipe or paper table; here, which recipe takes which."""
 
-from . import appendix_d1, augreg, evaluate, fewshot, finetune, masked_patch, table2, table3, table4, vtab
+from . import appendix_d1, augreg, evaluate, fewshot, finetune, masked_patch, qat, table2, table3, table4, vtab
 
 FINETUNE = finetune.CONFIGS | table4.CONFIGS | table2.CONFIGS | masked_patch.FINETUNE
 PRETRAIN = table3.CONFIGS | augreg.CONFIGS | appendix_d1.CONFIGS
@@ -8,3 +8,4 @@ VTAB = vtab.CONFIGS
 EVALUATE = evaluate.CONFIGS
 MASKED_PATCH = masked_patch.CONFIGS
 FEWSHOT = fewshot.CONFIGS
+QAT = qat.CONFIGS

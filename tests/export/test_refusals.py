@@ -156,7 +156,7 @@ def test_a_failed_check_leaves_the_old_file(make, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        (dict(preset="int8"), ValueError, "preset must be one of .* received 'int8'; nearest: 'int8_dynamic'"),
+        (dict(preset="int8_dyn"), ValueError, "preset must be one of .* received 'int8_dyn'; nearest: 'int8_dynamic'"),
         (dict(calibration_images=[0]), ValueError, "'int8_dynamic' needs no calibration"),
         (dict(labels=["a", "b"]), ValueError, "labels must hold 7 names, one an output, received 2"),
         (dict(labels=list("abcdef") + ["g\nh"]), ValueError, "single lines with text, received 'g.nh'"),

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import json
 import os
@@ -160,3 +161,20 @@ def test_real_photos_keep_their_answers(test_data, tmp_path):
     for preset, least in (("fp32", 90), ("int8_dynamic", 26)):
         report = to_tflite(model, str(tmp_path / preset), preset=preset, verify_images=images)
         assert report.sqnr_db > least and report.partitions == 1
+
+
+def test_zeros_make_the_compressed_file_smaller(make, tmp_path):
+    reports = []
+    for share in (0.0, 0.7):
+        model = make()
+        for variable in model.trainable_variables:
+            if variable.name == "kernel":
+                kernel = variable.numpy()
+                variable.assign(np.where(np.abs(kernel) < np.quantile(np.abs(kernel), share), 0, kernel))
+        reports.append(to_tflite(model, str(tmp_path / f"{share}.tflite")))
+    dense, sparse = reports
+    assert dense.size_bytes == sparse.size_bytes == os.path.getsize(dense.path)
+    assert dense.gzip_bytes == len(gzip.compress((tmp_path / "0.0.tflite").read_bytes()))
+    assert sparse.gzip_bytes < 0.8 * dense.gzip_bytes
+    assert dense.zero_weights == 0 and abs(sparse.zero_weights - 0.7) < 0.01
+    assert "dense kernels" in str(sparse) and "dense kernels" not in str(dense)

@@ -30,7 +30,14 @@ ARROWS = {
         "analysis",
     },
 }
-SHARED = {"_backend", "_data_sources", "_optional", "_tensorflow", "_version"}  # private helpers, for every room
+SHARED = {
+    "_backend",
+    "_data_sources",
+    "_optional",
+    "_tensorflow",
+    "_tfmot",
+    "_version",
+}  # private helpers, for every room
 BACKEND_FREE = (
     "layers",
     "checkpoints",

@@ -4,7 +4,7 @@ import pytest
 
 from vitkeras._data_sources import SOURCES
 
-RECIPES = ("pretrain", "finetune", "masked_patch", "fewshot", "vtab", "evaluate")
+RECIPES = ("pretrain", "finetune", "masked_patch", "fewshot", "qat", "vtab", "evaluate")
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -3,6 +3,7 @@
 from vitkeras._tensorflow import tf as _tf  # noqa: F401  (names the extra if TensorFlow is missing)
 from vitkeras.training.checkpointing import Checkpointer, CheckpointError
 from vitkeras.training.devices import make_strategy
+from vitkeras.training.distillation import Distillation
 from vitkeras.training.engine import Engine, TrainingError
 from vitkeras.training.interrupt import StopSignal
 from vitkeras.training.logs import RunLog
@@ -11,6 +12,7 @@ from vitkeras.training.masked_patch import MaskedPatchPrediction
 from vitkeras.training.masked_patch_batches import masked_patch_batches
 from vitkeras.training.masked_patch_model import masked_patch_model, pretrained_backbone
 from vitkeras.training.optimizers import AdamW, MomentumSGD, make_optimizer
+from vitkeras.training.pruning import MagnitudePruning, measured_sparsity
 from vitkeras.training.schedules import WarmupDecay
 from vitkeras.training.tasks import Classification
 
@@ -19,7 +21,9 @@ __all__ = [
     "CheckpointError",
     "Checkpointer",
     "Classification",
+    "Distillation",
     "Engine",
+    "MagnitudePruning",
     "MaskedPatchPrediction",
     "MomentumSGD",
     "Outcome",
@@ -31,6 +35,7 @@ __all__ = [
     "make_strategy",
     "masked_patch_batches",
     "masked_patch_model",
+    "measured_sparsity",
     "pretrained_backbone",
     "resume",
     "train",

@@ -44,6 +44,7 @@ class Engine:
             memory. Default False.
         jit_compile: bool, whether loss and gradients are compiled by XLA, for GPUs. On a TPU everything is, whatever
             is said here; on a CPU it is slower. Default False.
+        pruning: `MagnitudePruning` or None (default). An average of the weights isn't sparse, so not with `ema_decay`.
 
     Raises:
         ValueError: if the task can't train the model, or an argument is outside its range.
@@ -67,6 +68,7 @@ class Engine:
         ema_decay=None,
         remat=False,
         jit_compile=False,
+        pruning=None,
     ):
         if accumulate < 1:
             raise ValueError(f"accumulate must be >= 1, received {accumulate}.")
@@ -81,6 +83,8 @@ class Engine:
             self.task.check(model)
         if remat:
             blocks_of(model)
+        if pruning is not None and (optimizer is None or ema_decay is not None):
+            raise ValueError("pruning needs an optimizer and no ema_decay, whose average of the weights isn't sparse.")
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy or tf.distribute.get_strategy()
@@ -98,6 +102,9 @@ class Engine:
             if optimizer is not None and not optimizer.built:
                 optimizer.build(model.trainable_variables)
             self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
+            self._pruning = pruning
+            if pruning is not None:
+                pruning.attach(model, lambda: optimizer.iterations.value)
 
     @property
     def step(self):
@@ -188,7 +195,7 @@ class Engine:
         """Everything that the next steps depend on, but the data.
 
         Returns:
-            dict of name -> NumPy array: "model/...", "optimizer/..." (step count included) and "ema/...".
+            dict of name -> NumPy array: "model/...", "optimizer/..." (step count included), "ema/..." and "mask/...".
         """
         return {name: np.array(_numpy(variable)) for name, variable in self._variables().items()}
 
@@ -213,6 +220,8 @@ class Engine:
             groups["optimizer"] = [(v.path, v) for v in self.optimizer.variables]
         if self._average is not None:
             groups["ema"] = self._average.variables.items()
+        if self._pruning is not None:
+            groups["mask"] = self._pruning.masks.items()
         return named_variables(groups)
 
     def _needed_average(self):
@@ -234,6 +243,8 @@ class Engine:
         """One update of all replicas; returns (loss, accuracy) of the global batch."""
         with rematerialized(self.model) if self.remat else contextlib.nullcontext():
             per_replica = self.strategy.run(self._replica_step, args=batch)
+        if self._pruning is not None:
+            self._pruning.step()  # outside the replicas: one mask for all of them
         return self.strategy.reduce("SUM", per_replica, axis=None)
 
     def _replica_step(self, inputs, targets):
@@ -262,12 +273,17 @@ class Engine:
             with tf.GradientTape() as tape:
                 with PureRandomness(self._states, drawn):
                     outputs = self.model(x, training=True)
-                loss, correct = self.task(outputs, y)
+                loss, correct = self._assess(outputs, y, x)
                 loss = tf.reduce_sum(loss) / total
             part = [_float32(g, v) for g, v in zip(tape.gradient(loss, [v.value for v in variables]), variables)]
             gradients = part if gradients is None else [a + b for a, b in zip(gradients, part)]
             sums += tf.stack([loss, tf.reduce_sum(correct) / total])
         return sums, gradients
+
+    def _assess(self, outputs, targets, inputs):
+        """The task's (loss, correct); a task that says so gets the inputs too."""
+        more = (inputs,) if getattr(self.task, "needs_inputs", False) else ()
+        return self.task(outputs, targets, *more)
 
     def _evaluate_step(self, batch, use_ema):
         run = self.strategy.run(self._replica_evaluate, args=(*batch, use_ema))
@@ -275,7 +291,7 @@ class Engine:
 
     def _replica_evaluate(self, inputs, targets, weights, use_ema):
         with self._average.in_place() if use_ema else contextlib.nullcontext():
-            loss, correct = self.task(self.model(inputs, training=False), targets)
+            loss, correct = self._assess(self.model(inputs, training=False), targets, inputs)
         return tf.stack([tf.reduce_sum(weights * loss), tf.reduce_sum(weights * correct), tf.reduce_sum(weights)])
 
 

@@ -2,7 +2,7 @@
 
 A task is any object that is called as `task(outputs, targets)` in a replica and returns two float32 tensors (B,):
 the loss and 1 or 0 for a right or wrong answer (or a share of right answers). It may have `check(model)`, which raises
-ValueError for a model it can't train.
+ValueError for a model it can't train, and a true `needs_inputs`: it is then called as `task(outputs, targets, inputs)`.
 
 Legend: B examples, K classes.
 """

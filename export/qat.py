@@ -1,0 +1,197 @@
+"""Quantization-aware training: a model that computes as its int8 file will, to be fine-tuned in that state.
+
+Legend: N images.
+"""
+
+import keras
+import numpy as np
+
+from vitkeras import layers
+
+from .fake_quant import OBSERVE, QUANTIZE, fake_quantizers, quantized_kernel, set_mode
+from .graph import check_model
+from .qat_layers import QUANTIZED
+
+_PLAIN = {quantized: plain for plain, quantized in QUANTIZED.items()}
+_RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate", "rate")
+# Layers without a matrix product, which stay as they are.
+_FLOAT = (
+    keras.layers.InputLayer,
+    keras.layers.Reshape,
+    keras.layers.Dropout,
+    layers.ClassToken,
+    layers.PositionEmbedding,
+    layers.PositionEmbedding2D,
+    layers.LayerNorm,
+    layers.TokenPooling,
+)
+
+
+def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8):
+    """Builds a copy of a trained model that rounds where an int8 file rounds.
+
+    Kernels are rounded to int8 with one scale a channel, and activations around every matrix product to int8 with one
+    scale a tensor, by the quantizers of tensorflow-model-optimization. Layers, weights and their names are those of
+    `model`, so that the same checkpoints and the training engine serve both, with two changes: the scale and bias of
+    each block's LayerNorms are multiplied into the projections behind them and frozen, as the converter does it,
+    and dropout and stochastic depth are off. Fine-tune it with `vitkeras.training.Engine`, best with
+    `vitkeras.training.Distillation`, then export it with `to_tflite(..., preset="qat_int8")`.
+
+    Args:
+        model: a `VisionTransformer` for images of a fixed size, trained; it is left untouched.
+        calibration_images: array (N, H, W, C), -1...1 as the model takes them, from which the ranges of the activations
+            are read: a few dozen that look like those to come.
+        ranges: instead of images, what `activation_ranges` gave for such a model.
+        batch_size: int >= 1, images at a time in the calibration. Default 8.
+
+    Returns:
+        A functional `keras.Model` in float32.
+
+    Raises:
+        ImportError: if tensorflow-model-optimization is missing.
+        ValueError: for a model with other layers, images that don't fit or aren't finite, or ranges of another model.
+
+    Example:
+        >>> qat_model = prepare_qat(model, vitkeras.preprocess_input(images))      # doctest: +SKIP
+    """
+    check_model(model)
+    if (calibration_images is None) == (ranges is None):
+        raise ValueError("prepare_qat takes either calibration_images or ranges, received both or neither.")
+    for layer in model.layers:
+        _check_layer(model, layer)
+    images = None if calibration_images is None else _check_images(model, calibration_images, batch_size)
+    quantized = _convert(model, lambda layer: QUANTIZED.get(type(layer), type(layer)))
+    for layer in quantized.layers:
+        if isinstance(layer, layers.EncoderBlock):
+            _fold(layer.attention_norm, [getattr(layer.attention, name) for name in ("query", "key", "value")])
+            _fold(layer.mlp_norm, [layer.mlp.expand])
+    if ranges is not None:
+        _set_ranges(quantized, ranges)
+    else:
+        set_mode(quantized, OBSERVE)
+        for start in range(0, len(images), batch_size):
+            quantized(images[start : start + batch_size], training=False)
+    set_mode(quantized, QUANTIZE)
+    return quantized
+
+
+def activation_ranges(qat_model):
+    """Returns the ranges that a model of `prepare_qat` rounds its activations in.
+
+    Args:
+        qat_model: from `prepare_qat`.
+
+    Returns:
+        dict of name, such as "encoder_block_00/key", -> (least, greatest) as floats, ready for JSON.
+
+    Raises:
+        ValueError: for a model of another kind.
+
+    Example:
+        >>> activation_ranges(qat_model)["encoder_block_00/weights"]               # doctest: +SKIP
+        (0.0, 0.97)
+    """
+    return {name: (float(q.minimum), float(q.maximum)) for name, q in _quantizers(qat_model).items()}
+
+
+def baked_model(qat_model):
+    """Returns the float model of a model of `prepare_qat`, its kernels rounded to the int8 values of the file.
+
+    It has the layers that the library's functions know, and no fake quantization: save this one.
+
+    Args:
+        qat_model: from `prepare_qat`.
+
+    Returns:
+        A `keras.Model` that `prepare_qat(..., ranges=activation_ranges(qat_model))` turns into `qat_model` again.
+
+    Raises:
+        ValueError: for a model of another kind.
+
+    Example:
+        >>> baked_model(qat_model).save("model.keras")                             # doctest: +SKIP
+    """
+    _quantizers(qat_model)
+    model = _convert(qat_model, lambda layer: _PLAIN.get(type(layer), type(layer)))
+    for layer in model._flatten_layers():
+        if isinstance(layer, (keras.layers.Dense, keras.layers.Conv2D)):
+            layer.kernel.assign(quantized_kernel(layer.kernel))
+    return model
+
+
+def _quantizers(model):
+    found = fake_quantizers(model)
+    if not found:
+        raise ValueError(f"model must come from prepare_qat, {model.name!r} has no fake quantizers.")
+    return found
+
+
+def _check_layer(model, layer):
+    relative = getattr(layer, "relative_positions", False)
+    if type(layer) in (*_FLOAT, *QUANTIZED) and not relative:
+        return
+    what = "has relative positions" if relative else "is of no kind that it knows"
+    raise ValueError(
+        f"quantization-aware training is for a VisionTransformer without a stem and relative positions: layer "
+        f"{layer.name!r} ({type(layer).__name__}) of {model.name!r} {what}."
+    )
+
+
+def _check_images(model, images, batch_size):
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size must be an int >= 1, received {batch_size!r}.")
+    images, shape = np.asarray(images, "float32"), tuple(model.inputs[0].shape[1:])
+    if images.ndim != 4 or images.shape[1:] != shape or not len(images):
+        sides = ", ".join(map(str, shape))
+        raise ValueError(f"calibration_images must have shape (N, {sides}), received {images.shape}.")
+    if not np.isfinite(images).all():
+        raise ValueError("calibration_images must be finite, received NaN or infinite values.")
+    if np.abs(images).max() > 8:  # -1...1, or ImageNet's mean and deviation
+        raise ValueError(
+            "calibration_images must be what the model takes (vitkeras.preprocess_input), "
+            f"received {images.min():g}...{images.max():g}."
+        )
+    return images
+
+
+def _convert(model, kind):
+    """A float32 copy of `model` with each layer of the class that `kind` says, its weights copied by their paths."""
+
+    def convert(layer):
+        config = layer.get_config()
+        if "dtype" in config:
+            config["dtype"] = "float32"
+        return kind(layer).from_config(config | {key: 0.0 for key in _RATES if key in config})
+
+    copy = keras.models.clone_model(model, clone_function=convert)
+    values = {v.path: v for v in model.weights}
+    for variable in copy.weights:
+        if variable.path in values:
+            variable.assign(keras.ops.cast(values[variable.path], variable.dtype))
+    return copy
+
+
+def _fold(norm, projections):
+    """Multiplies the scale and bias of a LayerNorm into the projections that read it, and freezes it at 1 and 0."""
+    scale, bias = (keras.ops.convert_to_numpy(v).astype("float64") for v in (norm.scale, norm.bias))
+    for dense in projections:
+        kernel = keras.ops.convert_to_numpy(dense.kernel).astype("float64")
+        dense.bias.assign((keras.ops.convert_to_numpy(dense.bias) + bias @ kernel).astype("float32"))
+        dense.kernel.assign((scale[:, None] * kernel).astype("float32"))
+    norm.scale.assign(np.ones(scale.shape, "float32"))
+    norm.bias.assign(np.zeros(bias.shape, "float32"))
+    norm.trainable = False
+
+
+def _set_ranges(model, ranges):
+    found = fake_quantizers(model)
+    if set(found) != set(ranges):
+        missing, more = sorted(set(found) - set(ranges)), sorted(set(ranges) - set(found))
+        what = f"lack {missing[0]!r}" if missing else f"have the unexpected {more[0]!r}"
+        raise ValueError(f"ranges must be of this model: they {what} ({len(ranges)} names, {len(found)} needed).")
+    for name, quantizer in found.items():
+        least, greatest = ranges[name]
+        if not (np.isfinite([least, greatest]).all() and least <= 0 <= greatest):
+            raise ValueError(f"ranges[{name!r}] must be finite and hold 0, received {ranges[name]}.")
+        quantizer.minimum.assign(least)
+        quantizer.maximum.assign(greatest)

@@ -1,0 +1,121 @@
+"""The layers of a Vision Transformer with every operand and result of a matrix product rounded, as an int8 file has it.
+
+Normalisation, softmax, GELU and the residual sums stay float, as in the file. Names and weights are those of the float
+layers; the ranges of the activations come on top.
+
+Legend: B images, N tokens, D hidden dimension, H heads, d = D / H, M MLP dimension.
+"""
+
+import keras
+from keras import ops
+
+from vitkeras import layers
+from vitkeras.layers.attention import attend
+from vitkeras.layers.mlp import GELU_KINDS
+
+from .fake_quant import QUANTIZE, FakeQuantizer, quantized_kernel
+
+RIGHT_OPERANDS = ("key", "value")  # of the batch matrix products
+
+
+class _Quantized:
+    """What the layers below share: a `FakeQuantizer` for each name of `sites`.
+
+    The first one's mode tells whether kernels are rounded.
+    """
+
+    sites = ()
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.fake_quantizers = []
+        for name in self.sites:
+            quantizer = FakeQuantizer(zero_centred=name in RIGHT_OPERANDS, name=name)
+            quantizer.build(())
+            self.fake_quantizers.append(quantizer)
+
+    def at(self, site, x):
+        return self.fake_quantizers[self.sites.index(site)](x)
+
+    def kernel_of(self, layer):
+        return quantized_kernel(layer.kernel) if self.fake_quantizers[0].mode == QUANTIZE else layer.kernel
+
+    def dense(self, layer, x):
+        return ops.matmul(x, self.kernel_of(layer)) + layer.bias
+
+
+class QuantizedPatchEmbedding(_Quantized, layers.PatchEmbedding):
+    """`PatchEmbedding` whose pixels need no rounding: they are whole numbers, and so exact in the file."""
+
+    sites = ("output",)
+
+    def call(self, images):
+        self._check_sides(images.shape)
+        x = ops.conv(images, self.kernel_of(self.projection), strides=self.patch_size, padding="valid")
+        return self.at("output", x + self.projection.bias)
+
+
+class QuantizedDense(_Quantized, keras.layers.Dense):
+    """`Dense` with input and output rounded, the latter before the activation."""
+
+    sites = ("input", "output")
+
+    def call(self, x, training=None):
+        return self.activation(self.at("output", self.dense(self, self.at("input", x))))
+
+
+class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
+    """`EncoderBlock` without dropout, relative positions and stochastic depth."""
+
+    sites = (
+        "attention_input",
+        "query",
+        "key",
+        "scores",
+        "weights",
+        "value",
+        "context",
+        "attention_output",
+        "mlp_input",
+        "hidden",
+        "activated",
+        "mlp_output",
+    )
+
+    def call(self, x, training=None):
+        x = x + self._attention(self.attention_norm(x))
+        return x + self._mlp(self.mlp_norm(x))
+
+    def _attention(self, x):
+        attention, (count, dim) = self.attention, x.shape[1:]
+        x = self.at("attention_input", ops.reshape(x, (-1, dim)))  # (B * N, D)
+
+        def heads(layer, site, scale=1.0):  # (B * N, D) -> (B, H, N, d)
+            return self.at(site, attention._split_heads(self.dense(layer, x) * scale, count))
+
+        # The converter multiplies the scale into the projection, so the rounding of its result comes after.
+        query = heads(attention.query, "query", (dim // self.num_heads) ** -0.5)
+        weights = self._weights(query, heads(attention.key, "key"))  # (B, H, N, N)
+        y = self.at("context", attend(weights, heads(attention.value, "value")))
+        y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, dim))  # (B * N, D)
+        y = self.at("attention_output", self.dense(attention.out, y))
+        return ops.reshape(y, (-1, count, dim))
+
+    def _weights(self, query, key):
+        products = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        return self.at("weights", ops.softmax(self.at("scores", products), axis=-1))
+
+    def _mlp(self, x):
+        mlp, (count, dim) = self.mlp, x.shape[1:]
+        y = self.at("mlp_input", ops.reshape(x, (-1, dim)))  # (B * N, D)
+        y = self.at("hidden", self.dense(mlp.expand, y))  # (B * N, M)
+        y = self.at("activated", ops.gelu(y, approximate=GELU_KINDS[mlp.activation]))
+        y = self.at("mlp_output", self.dense(mlp.project, y))
+        return ops.reshape(y, (-1, count, dim))
+
+
+QUANTIZED = {
+    layers.PatchEmbedding: QuantizedPatchEmbedding,
+    layers.EncoderBlock: QuantizedEncoderBlock,
+    keras.layers.Dense: QuantizedDense,
+}

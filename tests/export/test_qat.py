@@ -1,0 +1,168 @@
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import vitkeras
+from vitkeras.export import activation_ranges, baked_model, prepare_qat
+from vitkeras.export.fake_quant import FLOAT, QUANTIZE, FakeQuantizer, fake_quantizers, quantized_kernel, set_mode
+
+if importlib.util.find_spec("tensorflow_model_optimization") is None:  # looked for, not imported
+    pytest.skip('tensorflow-model-optimization is absent: pip install "vitkeras[qat]"', allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def inputs(pixels):
+    return vitkeras.preprocess_input(pixels).astype("float32")
+
+
+@pytest.fixture
+def outputs(inputs):
+    return lambda model: keras.ops.convert_to_numpy(model(inputs, training=False))
+
+
+def test_the_import_leaves_nothing_behind(monkeypatch):
+    import tensorflow as tf
+
+    from vitkeras._tfmot import tfmot
+
+    for legacy in (None, "0"):
+        for name in [name for name in sys.modules if name.startswith("tensorflow_model_optimization")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+        if legacy is not None:
+            monkeypatch.setenv("TF_USE_LEGACY_KERAS", legacy)
+        before = dict(os.environ), keras.backend.backend(), id(sys.modules["keras"])
+        assert tfmot("this test").__name__ == "tensorflow_model_optimization"
+        assert (dict(os.environ), keras.backend.backend(), id(sys.modules["keras"])) == before
+        assert tf.keras.version() == keras.version()
+
+
+@pytest.mark.slow
+def test_a_fresh_process_keeps_keras_3():
+    code = (
+        "import os, vitkeras, keras\nfrom vitkeras.export.fake_quant import quantizers\nquantizers()\n"
+        "import tensorflow as tf\nassert 'TF_USE_LEGACY_KERAS' not in os.environ\n"
+        "assert tf.keras.version() == keras.version() and tf.keras.layers.Dense is keras.layers.Dense"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_tfmot_the_extra_is_named(make, inputs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_model_optimization", None)
+    with pytest.raises(ImportError, match=r'quantization-aware training needs .* pip install "vitkeras\[qat\]"'):
+        prepare_qat(make(), inputs)
+
+
+@pytest.mark.parametrize("settings", [dict(), dict(activation="gelu", classifier="gap", representation_size=23)])
+def test_without_rounding_it_is_the_float_model(make, inputs, outputs, settings):
+    model = make(dropout_rate=0.3, stochastic_depth_rate=0.2, **settings)
+    before = [v.numpy() for v in model.variables]
+    copy = prepare_qat(model, inputs, batch_size=5)
+    reference, rounded = outputs(model), outputs(copy)
+    set_mode(copy, FLOAT)
+    np.testing.assert_allclose(outputs(copy), reference, rtol=0, atol=2e-5 * np.abs(reference).max())
+    noise = np.abs(rounded - reference).max() / np.abs(reference).max()
+    assert 1e-3 < noise < 0.3
+    for variable, old in zip(model.variables, before):
+        np.testing.assert_array_equal(variable.numpy(), old)
+    paths = {v.path for v in copy.weights}
+    assert {v.path for v in model.weights if "seed" not in v.path} <= paths
+    assert {p.split("/")[-1] for p in paths - {v.path for v in model.weights}} == {"minimum", "maximum"}
+
+
+@pytest.mark.parametrize("zero_centred", [False, True])
+def test_rounding_is_that_of_an_int8_tensor(rng, zero_centred):
+    quantizer = FakeQuantizer(zero_centred=zero_centred, name="q")
+    quantizer.build(())
+    quantizer.mode = "observe"
+    batches = rng.normal(0.4, 1.0, (3, 7, 11)).astype("float32")
+    for batch in batches:
+        np.testing.assert_array_equal(quantizer(batch), batch)
+    least, greatest = float(quantizer.minimum), float(quantizer.maximum)
+    scale = (greatest - least) / 255
+    zero = round(-128 - least / scale)
+    if zero_centred:
+        assert zero == 0 and np.isclose(least / greatest, -128 / 127)
+    else:
+        assert np.isclose([least, greatest], [batches.min(), batches.max()], rtol=1e-6).all()
+    quantizer.mode = QUANTIZE
+    x = np.linspace(1.2 * least, 1.2 * greatest, 499).astype("float32")
+    integers = np.clip(np.floor(x / scale + zero + 0.5), -128, 127)
+    received = keras.ops.convert_to_numpy(quantizer(x))
+    assert np.abs(received - scale * (integers - zero)).max() < 0.02 * scale
+    assert len(np.unique(received)) == 256
+
+
+def test_kernels_lie_on_their_channels_grid(rng):
+    for shape in ((13, 5), (3, 7, 2, 5)):
+        kernel = rng.normal(0, [1, 2, 3, 4, 0], shape).astype("float32")
+        scale = np.abs(kernel.reshape(-1, 5)).max(axis=0) / 127
+        rounded = keras.ops.convert_to_numpy(quantized_kernel(kernel))
+        integers = rounded / np.where(scale, scale, 1)
+        np.testing.assert_allclose(integers, np.rint(integers), atol=2e-4)
+        assert np.abs(integers).max() <= 127.001 and np.abs(rounded - kernel).max() <= 0.51 * scale.max()
+        assert not rounded[..., 4].any()
+        np.testing.assert_allclose(quantized_kernel(rounded), rounded, atol=1e-6)
+
+
+def test_gradients_reach_every_weight(make, inputs):
+    import tensorflow as tf
+
+    model = prepare_qat(make(), inputs)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(inputs, training=True) ** 2)
+    variables = model.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables])):
+        assert gradient is not None and np.isfinite(gradient).all(), variable.path
+        # The bias of a key adds the same to all scores of a query, which softmax takes away again.
+        assert np.abs(gradient).max() > 0 or variable.path.endswith("key/bias"), variable.path
+    frozen = {v.path for v in make().trainable_variables} - {v.path for v in variables}
+    assert len(frozen) == 8 and all("_norm/" in path and "encoder_norm" not in path for path in frozen)
+
+
+def test_baked_model_and_ranges_give_it_back(make, inputs, outputs, tmp_path):
+    model = prepare_qat(make(), inputs)
+    baked, ranges = baked_model(model), json.loads(json.dumps(activation_ranges(model)))
+    baked.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded.get_layer("encoder_block_00")) is vitkeras.layers.EncoderBlock
+    assert not fake_quantizers(loaded)
+    again = prepare_qat(loaded, ranges=ranges)
+    np.testing.assert_allclose(outputs(again), outputs(model), rtol=0, atol=1e-5)
+    assert activation_ranges(again) == {name: tuple(pair) for name, pair in ranges.items()}
+    assert len(ranges) == 2 * 12 + 2 + 1
+    assert all((least, greatest) != (0, 0) for least, greatest in ranges.values())
+
+
+def test_errors(make, inputs):
+    model = make()
+    with pytest.raises(ValueError, match="either calibration_images or ranges, received both or neither"):
+        prepare_qat(model)
+    with pytest.raises(ValueError, match=r"calibration_images must have shape \(N, 33, 55, 3\), received \(13, 33, 5"):
+        prepare_qat(model, inputs[:, :, :54])
+    with pytest.raises(ValueError, match=r"must be what the model takes .* received 0...255"):
+        prepare_qat(model, np.linspace(0, 255, inputs.size).reshape(inputs.shape))
+    with pytest.raises(ValueError, match="calibration_images must be finite"):
+        prepare_qat(model, inputs * np.nan)
+    with pytest.raises(ValueError, match="batch_size must be an int >= 1, received 0"):
+        prepare_qat(model, inputs, batch_size=0)
+    with pytest.raises(ValueError, match=r"layer 'encoder_block_00' \(EncoderBlock\) .* has relative positions"):
+        prepare_qat(make(position_embedding="relative"), inputs)
+    with pytest.raises(ValueError, match=r"layer 'conv_root' \(StdConv\) .* is of no kind that it knows"):
+        prepare_qat(vitkeras.VisionTransformer((64, 64, 3), 1, 1, 32, 2, 8, stem_blocks=(), classes=2), inputs)
+    ranges = activation_ranges(prepare_qat(model, inputs))
+    with pytest.raises(ValueError, match="must come from prepare_qat, 'vision_transformer"):
+        activation_ranges(model)
+    with pytest.raises(ValueError, match="they have the unexpected 'tail/input'"):
+        prepare_qat(model, ranges=ranges | {"tail/input": (0, 1)})
+    with pytest.raises(ValueError, match="they lack 'head/input'"):
+        prepare_qat(model, ranges={name: pair for name, pair in ranges.items() if name != "head/input"})
+    with pytest.raises(ValueError, match=r"ranges\['head/input'\] must be finite and hold 0, received \(1, 2\)"):
+        prepare_qat(model, ranges=ranges | {"head/input": (1, 2)})
