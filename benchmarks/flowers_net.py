@@ -36,7 +36,9 @@ def flowers_net():
     Raises:
         FileNotFoundError: if the folder of the data is missing; it says which.
     """
-    root = os.path.abspath(os.environ.get("VITKERAS_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../shared"))
+    root = os.path.abspath(
+        os.environ.get("VITKERAS_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../shared")
+    )
     photos, weights = os.path.join(root, "data/flowers12"), os.path.join(root, "weights/vit_s14_real_fp16.npz")
     for path in (photos, weights):
         if not os.path.exists(path):
@@ -53,7 +55,9 @@ def flowers_net():
 def fit_head(model, images, labels):
     """Fits the layer `head` by least squares with a free bias."""
     backbone = keras.Model(model.input, model.get_layer("head").input)
-    x = backbone.predict(vitkeras.preprocess_input(images.astype("float32")), batch_size=16, verbose=0).astype("float64")
+    x = backbone.predict(vitkeras.preprocess_input(images.astype("float32")), batch_size=16, verbose=0).astype(
+        "float64"
+    )
     y = 2.0 * (labels[:, None] == np.arange(labels.max() + 1)) - 1
     centre, offset = x.mean(axis=0), y.mean(axis=0)
     kernel = np.linalg.solve((x - centre).T @ (x - centre) + RIDGE * np.eye(x.shape[1]), (x - centre).T @ (y - offset))

@@ -9,6 +9,7 @@ import traceback
 from vitkeras._data_sources import LISTED
 
 from .about import FIELDS
+from .presets import PRESETS
 from .quiet import quiet
 
 
@@ -35,7 +36,13 @@ def _parser():
     parse.add_argument("--model", metavar="M.keras", help="a model saved by Keras")
     parse.add_argument("--out", metavar="PATH", help="NAME.tflite, or a folder for a SavedModel")
     parse.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two .tflite files on --data instead")
-    parse.add_argument("--preset", default="int8_dynamic", help="fp32 or int8_dynamic (default), for .tflite")
+    parse.add_argument(
+        "--preset", default="int8_dynamic", help="of a .tflite: " + ", ".join(PRESETS) + "; default int8_dynamic"
+    )
+    parse.add_argument(
+        "--calibration", metavar="SPEC", help=f"images for ranges and equalisation, their training part: {LISTED}"
+    )
+    parse.add_argument("--ranges", metavar="JSON", help="ranges.json of a vitkeras-qat run, for --preset qat_int8")
     parse.add_argument("--labels", metavar="TXT", help="one class name a line, written into the .tflite")
     parse.add_argument("--data", metavar="SPEC", help=f"{LISTED}: the file and the model must agree on it")
     parse.add_argument("--limit", type=int, metavar="N", help="images of --data at most (256; 1000 with --compare)")
@@ -83,7 +90,7 @@ def _main(arguments):
 
 
 def _saved_model(arguments):
-    for option in ("labels", "data", "about", "html", "output"):
+    for option in ("labels", "data", "about", "html", "output", "calibration", "ranges"):
         if getattr(arguments, option):
             raise ValueError(f"--{option} is for a .tflite output.")
     model = _load(arguments.model)
@@ -97,23 +104,32 @@ def _saved_model(arguments):
 def _tflite(arguments):
     labels = _read_lines(arguments.labels) if arguments.labels else None
     about = _about(arguments.about)
+    if (arguments.ranges is None) == (arguments.preset == "qat_int8"):
+        raise ValueError(f"--ranges is for --preset qat_int8, which needs it; received preset {arguments.preset!r}.")
     model = _load(arguments.model)
+    if arguments.ranges:
+        model = _with_ranges(model, arguments.ranges)
     from .tflite import to_tflite
 
-    images = None
+    images = classes = None
     if arguments.data:
         from vitkeras import data
 
         test = data.open_dataset(arguments.data).test
-        images, _ = data.raw_images(test, model.input_shape[1:3], limit=arguments.limit or 256)
+        images, classes = data.raw_images(test, model.input_shape[1:3], limit=arguments.limit or 256)
+        one_vector = arguments.output in (None, "logits", "softmax") and len(model.outputs) == 1
+        if not one_vector or tuple(model.outputs[0].shape[1:]) != (len(test.class_names),):
+            classes = None  # the labels are of other classes than the outputs
     print(f"converting {model.name} to {arguments.preset}, then checking the file ...", flush=True)
     report = to_tflite(
         model,
         arguments.out,
         preset=arguments.preset,
+        calibration_images=arguments.calibration,
         labels=labels,
         overwrite=arguments.overwrite,
         verify_images=images,
+        verify_labels=classes,
         num_threads=arguments.threads,
         input_dtype=arguments.input_dtype,
         output=arguments.output,
@@ -151,6 +167,20 @@ def _load(path):
     except (ValueError, TypeError, OSError, KeyError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"--model {path!r} is not a model saved by Keras ({first}).") from error
+
+
+def _with_ranges(model, path):
+    from .qat import prepare_qat
+
+    with open(path, encoding="utf-8") as file:
+        try:
+            ranges = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"--ranges {path!r} is not JSON ({error}).") from error
+    pairs = isinstance(ranges, dict) and all(isinstance(p, list) and len(p) == 2 for p in ranges.values())
+    if not pairs:
+        raise ValueError(f"--ranges {path!r} must hold names with two numbers each, as vitkeras-qat writes them.")
+    return prepare_qat(model, ranges=ranges)
 
 
 def _with_ranges(model, path):

@@ -31,4 +31,4 @@ def layer_snr(float_path, path, images, num_threads=2):
     pairs = [
         (o.label, np.array(exact[o.output]), np.array(rounded[o.output])) for o in operators if o.output in rounded
     ]
-    return tuple((label, snr_db(x, y)) for label, x, y in pairs)
+    return tuple((label, float(snr_db(x, y))) for label, x, y in pairs)

@@ -109,6 +109,7 @@ PRESETS = {
         "4-bit weights in blocks of 32, patches and head int8; activations rounded on the fly",
         weights="int4",
         modes=dict.fromkeys(("patch", "stem", "head"), "dynamic"),
+        images="none",
         bytes_a_weight=0.5,
         least_cosine=0.95,
         least_agreement=0.9,

@@ -2,7 +2,8 @@
 
 An operator's mode says how it computes: "float"; "dynamic", int8 weights and activations quantized on the fly, a row
 at a time; "static", int8 weights, activations in ranges that were measured before; "int4", as dynamic with 4-bit
-weights in blocks; "fp16", float16 weights that the runtime widens once.
+weights, a scale for each 32 inputs of a channel (where 32 doesn't divide the inputs, it is "dynamic": 4-bit weights
+with one scale a channel leave XNNPACK); "fp16", float16 weights that the runtime widens once.
 """
 
 import re
@@ -84,7 +85,7 @@ def _recipe(operators, modes, algorithms):
     types = require("ai_edge_quantizer.qtyping", "ai-edge-quantizer", PURPOSE, extra="export")
     tensor, names = types.TensorQuantizationConfig, types.TFLOperationName
     eight = tensor(num_bits=8, symmetric=True, granularity=types.QuantGranularity.CHANNELWISE)
-    four = tensor(num_bits=4, symmetric=True, granularity=types.QuantGranularity(f"BLOCKWISE_{BLOCK}"))
+    blocks = types.QuantGranularity(f"BLOCKWISE_{BLOCK}")
     integer = {"compute_precision": types.ComputePrecision.INTEGER, "explicit_dequantize": False}
     static = types.OpQuantizationConfig(
         activation_tensor_config=tensor(num_bits=8, symmetric=False), weight_tensor_config=eight, **integer
@@ -95,7 +96,9 @@ def _recipe(operators, modes, algorithms):
             weight_tensor_config=half, compute_precision=types.ComputePrecision.FLOAT, explicit_dequantize=True
         ),
         "dynamic": types.OpQuantizationConfig(weight_tensor_config=eight, **integer),
-        "int4": types.OpQuantizationConfig(weight_tensor_config=four, **integer),
+        "int4": types.OpQuantizationConfig(
+            weight_tensor_config=tensor(num_bits=4, symmetric=True, granularity=blocks), **integer
+        ),
         "static": static,
     }
     recipe = manager.RecipeManager()
@@ -103,6 +106,8 @@ def _recipe(operators, modes, algorithms):
         mode = modes.get(operator.index, "float")
         if mode == "float":
             continue
+        if mode == "int4" and operator.weight_shape[-1] % BLOCK:
+            mode = "dynamic"
         chosen = algorithms.get(operator.index, "float_casting" if mode == "fp16" else None)
         more = {"algorithm_key": chosen} if chosen else {}
         recipe.add_quantization_config(_exactly(operator.output), names(operator.kind), configurations[mode], **more)

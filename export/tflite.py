@@ -67,8 +67,8 @@ def to_tflite(
             - "qat_int8": for a model of `prepare_qat`, int8 as it was trained.
         calibration_images: pixels as `verify_images`, 128 or more that look like those to come: an array
             (N, H, W, C), a spec such as "folder:photos", or a `tf.data.Dataset` of images or of (images, labels). The
-            static presets, "int16x8" and "int8_full" need it for their ranges; the others equalise channels with it
-            where that helps; the float presets and "qat_int8" take none. Default None.
+            static presets, "int16x8" and "int8_full" need it for their ranges; "int8_dynamic" equalises channels with
+            it where that helps; the others take none. Default None.
         labels: None, or one name an output; written into the file as `labels.txt`.
         overwrite: bool, whether an existing file may be replaced. Default False.
         verify_images: None, or an array (N, H, W, C) of pixels 0...255 on which file and model must agree; by
