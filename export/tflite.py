@@ -131,6 +131,7 @@ def to_tflite(
         made = outputs.with_output(export_model(model, pixel_input), output, k)
         bar.stage("converting")
         make_file(made, rule, aside)
+        checks.check_buffers(aside)  # here: rewriting the file, as below, would pull weights in
         if input_dtype == "uint8":
             take_uint8(aside)
         add_metadata(aside, about, pixel_input, labels is not None)
