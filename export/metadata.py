@@ -130,7 +130,7 @@ def add_metadata(path, about, pixel_input, has_labels):
     """Writes the metadata of a checked file into it.
 
     Args:
-        path: str, a file with one signature, without a zip archive yet.
+        path: str, a file with at most one signature, without a zip archive yet.
         about: from `check_about`.
         pixel_input: bool.
         has_labels: bool, whether `labels.txt` is appended afterwards.
@@ -139,8 +139,9 @@ def add_metadata(path, about, pixel_input, has_labels):
     tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "writing metadata", extra="export")
     model = read_graph(path)
     graph = model.subgraphs[0]
-    names = {entry.tensorIndex: _text(entry.name) for entry in model.signatureDefs[0].outputs}
-    outputs = [names[index] for index in graph.outputs]
+    signature = model.signatureDefs[0].outputs if model.signatureDefs else []
+    names = {entry.tensorIndex: _text(entry.name) for entry in signature}
+    outputs = [names.get(index) or _text(graph.tensors[index].name) for index in graph.outputs]
     shape = tuple(int(n) for n in graph.tensors[graph.inputs[0]].shape[1:])
     pixels = "pixels, 0...255" if pixel_input else "pixels / 127.5 - 1"
     image_note = TensorNote("image", f"An image of {shape[0]} x {shape[1]} {pixels}; the channels' order is RGB.")

@@ -15,6 +15,7 @@ from . import outputs
 from .about import check_about
 from .agreement import check_image_labels
 from .card import add_card
+from .checks import check_buffers
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
 from .graph import check_model, export_model, serving_module, tensorflow
@@ -128,6 +129,7 @@ def to_tflite(
         bar.stage("preparing the graph")
         made = outputs.with_output(export_model(source, pixel_input), output, k)
         found = make_file(made, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
+        check_buffers(aside)  # before a rewriting would hide weights outside the flatbuffer
         if input_dtype == "uint8":
             take_uint8(aside)
         add_metadata(aside, about, pixel_input, labels is not None)
