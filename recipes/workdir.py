@@ -182,7 +182,7 @@ def _bring_back(folder):
             os.remove(os.path.join(run, "config.json"))
             os.removedirs(run)  # up to the first folder that holds something else
     path, aside = os.path.join(folder, "config.json"), os.path.join(folder, ASIDE)
-    if os.path.exists(path):
+    with contextlib.suppress(FileNotFoundError):  # another worker was faster
         os.remove(path)
     if os.path.isdir(aside):
         for name in os.listdir(aside):
