@@ -65,7 +65,8 @@ def _saved(path):
     shape = getattr(model, "input_shape", None)
     if not isinstance(shape, tuple) or len(shape) != 4 or shape[-1] != 3:
         raise ValueError(f"--model {path} must take images (height, width, 3), received one of input shape {shape}.")
-    return model
+    # A Sequential has no `output` after loading, which features are cut from.
+    return keras.Model(model.inputs, model.outputs, name=model.name) if isinstance(model, keras.Sequential) else model
 
 
 def image_size_of(model, choice):

@@ -134,6 +134,16 @@ def test_a_model_of_any_size_is_evaluated_at_the_datas(tmp_path, capsys, recipe)
     assert "16 " in capsys.readouterr().out.splitlines()[-1]
 
 
+@pytest.mark.parametrize("recipe", [evaluate, fewshot])
+def test_a_sequential_model_is_evaluated_too(tmp_path, capsys, recipe):
+    layers = [keras.Input((16, 24, 3)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3, name="head")]
+    keras.Sequential(layers).save(tmp_path / "other.keras")
+    arguments = ["--model", str(tmp_path / "other.keras"), "--data", "mock:16x24x3"]
+    arguments += ["--set", "shots=(2,)"] if recipe is fewshot else []
+    assert recipe.main(arguments) == 0
+    assert "16 " in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_smoke(capsys):
     assert evaluate.main(["--smoke"]) == 0
     assert "top-5 " in (out := capsys.readouterr().out) and out.endswith(" of 16 images\n")
