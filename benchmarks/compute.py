@@ -1,7 +1,8 @@
-"""A ViT on the CPU against the sgemm bound, and a ViT or hybrid against timm if it is installed.
+"""A ViT on the CPU against the sgemm bound, and against timm and KerasHub where they are installed.
 
     python benchmarks/compute.py [--variant vit_b16 --batch 8 --rounds 7 --json out.json]
     python benchmarks/compute.py --variant r50_b16          # a hybrid: against timm only
+    python benchmarks/compute.py --against kerashub --kerashub-python /path/of/another/environment/bin/python
 
 The bound is the time that all matrix products of the model would take at the rate of a 4096 x 4096 x 4096 float32
 product measured in the same round; a train step (momentum SGD, global norm clipped at 1) counts three forward passes.
@@ -11,7 +12,9 @@ per-round ratios are printed; beside them, of the bound, the fastest round of ea
 processors without AVX-512, are on unless TF_ENABLE_ONEDNN_OPTS says otherwise.
 
 timm needs PyTorch (`pip install torch torchvision timm`, here or in an environment that --timm-python names); without
-it that row is left out, and the output says so.
+it that row is left out, and the output says so. KerasHub's likewise: `pip install tensorflow-cpu keras-hub`,
+`--kerashub-python`; best in an environment of its own, with this one's versions of TensorFlow and Keras. Against it
+both nets are trained by one short step written by hand, because the engine of this library isn't installed there.
 """
 
 import argparse
@@ -35,6 +38,14 @@ def forward_flops(variant, batch, size=224, classes=1000):
     return 2 * batch * (patches * 3 * v.patch_size**2 * d + v.num_layers * block + d * classes)
 
 
+def vit_sizes(variant):
+    """What KerasHub's `ViTBackbone` calls the sizes of a plain ViT."""
+    from vitkeras.models import VARIANTS
+
+    names = ("patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim")
+    return {name: getattr(VARIANTS[variant], name) for name in names}
+
+
 def vitkeras_tasks(variant, batch):
     """name -> function that runs once and waits for the result."""
     import keras
@@ -55,7 +66,42 @@ def vitkeras_tasks(variant, batch):
         "sgemm": lambda: product().numpy()[0, 0],
         "inference": lambda: infer(images).numpy(),
         "train": lambda: engine.run(iterator, 1),
+        "bare_train": bare_train(model, batch),  # after the engine's, of the same weights
     }
+
+
+def bare_train(model, batch):
+    """A compiled train step of any Keras classifier that gives logits: momentum SGD, global norm clipped at 1."""
+    import keras
+    import tensorflow as tf
+
+    images = tf.random.normal((batch, 224, 224, 3))
+    labels = tf.random.uniform((batch,), 0, 1000, tf.int32)
+    optimizer = keras.optimizers.SGD(1e-4, momentum=0.9, global_clipnorm=1.0)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        variables = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
+        return loss
+
+    return lambda: step().numpy()
+
+
+def kerashub_tasks(batch, sizes):
+    """The same of KerasHub's ViT with these sizes and a head on the class token."""
+    import keras_hub
+    import tensorflow as tf
+
+    backbone = keras_hub.models.ViTBackbone(image_shape=(224, 224, 3), **sizes)
+    model = keras_hub.models.ViTImageClassifier(backbone=backbone, num_classes=1000)
+    images = tf.random.normal((batch, 224, 224, 3))
+    infer = tf.function(lambda x: model(x, training=False))
+    return {"inference": lambda: infer(images).numpy(), "bare_train": bare_train(model, batch)}
 
 
 def timm_name(variant):
@@ -105,8 +151,9 @@ class Worker:
     """A process that runs the tasks of one framework."""
 
     def __init__(self, framework, arguments):
-        python = arguments.timm_python if framework == "timm" else sys.executable
-        command = [python, __file__, "--worker", framework, "--variant", arguments.variant]
+        command = [python_of(framework, arguments), __file__, "--worker", framework, "--variant", arguments.variant]
+        if framework == "kerashub":
+            command += ["--sizes", json.dumps(vit_sizes(arguments.variant))]  # vitkeras isn't importable there
         self.process = subprocess.Popen(
             [*command, "--batch", str(arguments.batch)],
             stdin=subprocess.PIPE,
@@ -126,6 +173,27 @@ class Worker:
         return float(line)
 
 
+def python_of(framework, arguments):
+    """The interpreter of a framework's process."""
+    return {"timm": arguments.timm_python, "kerashub": arguments.kerashub_python}.get(framework, sys.executable)
+
+
+def others(arguments):
+    """The frameworks to compare with that are installed; says which of them are left out, and why."""
+    found = []
+    for framework in arguments.against:
+        if framework == "kerashub" and not arguments.variant.startswith("vit_"):
+            print("KerasHub has plain ViTs only: its row is left out.")
+            continue
+        module, name = {"timm": ("timm", "timm"), "kerashub": ("keras_hub", "KerasHub")}[framework]
+        python = python_of(framework, arguments)
+        if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+            found.append(framework)
+        else:
+            print(f"{name} is not installed: its row is left out.")
+    return found
+
+
 def main():
     """Runs the rounds and prints the table."""
     parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -134,19 +202,28 @@ def main():
     parse.add_argument("--rounds", type=int, default=7)
     parse.add_argument("--json", metavar="PATH")
     parse.add_argument("--timm-python", default=sys.executable, metavar="PATH", help="interpreter that has timm")
-    parse.add_argument("--worker", choices=("vitkeras", "timm"), help=argparse.SUPPRESS)
+    parse.add_argument("--kerashub-python", default=sys.executable, metavar="PATH", help="interpreter with KerasHub")
+    parse.add_argument(
+        "--against", nargs="+", choices=("timm", "kerashub"), default=["timm", "kerashub"], help="default: both"
+    )
+    parse.add_argument("--worker", choices=("vitkeras", "timm", "kerashub"), help=argparse.SUPPRESS)
+    parse.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
     arguments = parse.parse_args()
+    if arguments.worker == "kerashub":
+        return serve(kerashub_tasks(arguments.batch, arguments.sizes))
     if arguments.worker:
         tasks = {"vitkeras": vitkeras_tasks, "timm": timm_tasks}[arguments.worker]
         return serve(tasks(arguments.variant, arguments.batch))
 
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # read by the workers' TensorFlow
     workers = {"vitkeras": Worker("vitkeras", arguments)}
-    if subprocess.run([arguments.timm_python, "-c", "import timm"], capture_output=True).returncode == 0:
-        workers["timm"] = Worker("timm", arguments)
-    else:
-        print("timm is not installed: its row is left out.")
-    plan = [(f, t) for f in workers for t in ("sgemm", "inference", "train") if (f, t) != ("timm", "sgemm")]
+    workers |= {framework: Worker(framework, arguments) for framework in others(arguments)}
+    tasks = {
+        "vitkeras": ("sgemm", "inference", "train", *(("bare_train",) if "kerashub" in workers else ())),
+        "timm": ("inference", "train"),
+        "kerashub": ("inference", "bare_train"),
+    }
+    plan = [(framework, task) for framework in workers for task in tasks[framework]]
     for framework, task in plan * 2:
         workers[framework].time(task)  # warm-up and tracing
     seconds = {key: [] for key in plan}
@@ -173,6 +250,10 @@ def main():
             result[f"{task}_of_sgemm_bound_best"] = passes * min(bound) / min(ours)
         if "timm" in workers:
             result[f"{task}_of_timm"] = statistics.median(t / s for t, s in zip(seconds["timm", task], ours))
+    for task in ("inference", "bare_train") if "kerashub" in workers else ():
+        pairs = list(zip(seconds["kerashub", task], seconds["vitkeras", task]))
+        result[f"{task}_of_kerashub"] = statistics.median(hub / own for hub, own in pairs)
+        result[f"{task}_of_kerashub_best"] = min(hub for hub, _ in pairs) / min(own for _, own in pairs)
     for key, value in result.items():
         print(f"{key:32s} {value:.3f}" if isinstance(value, float) else f"{key:32s} {value}")
     if arguments.json:

@@ -15,6 +15,7 @@ from vitkeras._data_sources import LISTED
 from .override import as_dict, override
 from .runner import Stopped
 from .smoke import smoke
+from .terminated import Terminated, unwound_by_sigterm
 from .workdir import FINISHED, begun_or_undone, open_workdir, read_json
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multiworker")
@@ -32,13 +33,15 @@ RESULTS = (
 )
 
 
-def parser(description, configs):
+def parser(description, configs, default=None, trains=True):
     """Builds the argument parser of a recipe.
 
     Args:
         description: str.
         configs: dict of name -> function returning a frozen configuration; the first line of each
             function's docstring is listed in `--help`.
+        default: str, the configuration that is taken without `--config`. Default None: it has to be given.
+        trains: bool, whether the recipe makes a run, which `--overwrite` may remove. Default True.
 
     Returns:
         An `argparse.ArgumentParser`.
@@ -46,26 +49,36 @@ def parser(description, configs):
     width = max(map(len, configs)) + 1
     lines = [f"  {name:{width}s} {inspect.getdoc(function).splitlines()[0]}" for name, function in configs.items()]
     parse = argparse.ArgumentParser(
+        prog=_called(sys.argv[0]),
         description=description,
         epilog="configurations:\n" + "\n".join(lines),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parse.add_argument("--config", required=True, metavar="NAME", help="a configuration of the list below")
-    parse.add_argument(
-        "--workdir",
-        metavar="DIR",
-        help="folder of the run's results; the same command again goes on from what is there",
-    )
+    known = "" if default is None else f" (default: {default})"
+    parse.add_argument("--config", default=default, metavar="NAME", help=f"a configuration of the list below{known}")
+    goes_on = "; the same command again goes on from what is there" if trains else ""
+    parse.add_argument("--workdir", metavar="DIR", help=f"folder of the run's results{goes_on}")
     parse.add_argument("--data", metavar="SPEC", help=f"{LISTED} (data.spec)")
     parse.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override, such as train.epochs=5"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"override, such as {'train.epochs=5' if trains else 'batch_size=8'}",
     )
     parse.add_argument("--device", choices=DEVICES, default="auto", help="what to compute on (default: auto)")
     parse.add_argument("--smoke", action="store_true", help="two steps on made-up images with a toy model")
     parse.add_argument("--dump-config", action="store_true", help="print the resolved configuration as JSON and stop")
-    parse.add_argument("--overwrite", action="store_true", help="remove another run's files from the workdir")
+    if trains:
+        parse.add_argument("--overwrite", action="store_true", help="remove another run's files from the workdir")
     parse.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parse
+
+
+def _called(path):
+    """How a recipe was called: `python -m recipes.NAME` in a checkout, `vitkeras-NAME` where it is installed."""
+    name, suffix = os.path.splitext(os.path.basename(path))
+    return f"python -m {__package__}.{name}" if suffix == ".py" else name
 
 
 def resolve(arguments, configs, shortcuts):
@@ -79,16 +92,22 @@ def resolve(arguments, configs, shortcuts):
     Raises:
         ValueError: for an unknown configuration (the nearest is given) or a bad override.
     """
+    if arguments.config is None:
+        raise ValueError(f"--config is needed: one of {_listed(configs)}.")
     if arguments.config not in configs:
         nearest = difflib.get_close_matches(arguments.config, configs, n=1, cutoff=0)[0]
         raise ValueError(
-            f"--config must be one of {', '.join(configs)}, received {arguments.config!r}; nearest: {nearest!r}."
+            f"--config must be one of {_listed(configs)}, received {arguments.config!r}; nearest: {nearest!r}."
         )
     config = configs[arguments.config]()
     given = [
         f"{key}={getattr(arguments, name)}" for name, key in shortcuts.items() if getattr(arguments, name) is not None
     ]
     return override(config, given + arguments.set)
+
+
+def _listed(configs):
+    return ", ".join(configs) if len(configs) <= 20 else f"the {len(configs)} that --help lists"
 
 
 def launch(recipe, parse, configs, shortcuts, execute, argv):
@@ -123,19 +142,37 @@ def launch(recipe, parse, configs, shortcuts, execute, argv):
 
 
 def _run(recipe, config, workdir, arguments, execute, argv):
+    again = shlex.join(["python", "-m", f"{__package__}.{recipe}", *(a for a in argv if a != "--overwrite")])
+    if arguments.overwrite and workdir and not _is_first_worker(arguments.device):
+        # The first worker alone puts the other run aside, before it meets this one where the strategy is made.
+        _finish(workdir, again, execute, config, arguments)
+        return
     state = open_workdir(workdir, recipe, config, arguments.overwrite)
     if state == FINISHED:
         metrics = read_json(os.path.join(workdir, "metrics.json"))
         print(f"this run is finished: {summary(metrics)}; its results are in {workdir}")
         return
+    with begun_or_undone(workdir, state):
+        _finish(workdir, again, execute, config, arguments)
+
+
+def _finish(workdir, again, execute, config, arguments):
     try:
-        with begun_or_undone(workdir, state):
-            metrics = execute(config, workdir, arguments)
+        metrics = execute(config, workdir, arguments)
     except Stopped as stopped:
-        again = shlex.join(["python", "-m", f"{__package__}.{recipe}", *(a for a in argv if a != "--overwrite")])
         raise Stopped(f"{stopped}; the same command goes on from there: {again}") from None
     found = [name for name in RESULTS if os.path.exists(os.path.join(workdir, name))]
     print(f"{summary(metrics)}; {', '.join(found)} are in {workdir}")
+
+
+def _is_first_worker(device):
+    """Whether this process is the only one or the first that `TF_CONFIG` lists."""
+    listed = os.environ.get("TF_CONFIG")
+    if device not in ("auto", "multiworker") or not listed:
+        return True
+    from vitkeras.training.devices import check_tf_config
+
+    return check_tf_config(listed)[1] == 0
 
 
 def summary(metrics):
@@ -151,11 +188,12 @@ def run(function, argv=None):
 
     Returns:
         int: 0, also for a run that a signal stopped after saving; 2 for bad input; 1 for a run that could not go on;
-        130 when interrupted twice.
+        130 or 143 for Ctrl-C or SIGTERM before the first step or a second time.
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        function(arguments)
+        with unwound_by_sigterm():
+            function(arguments)
         return 0
     except Stopped as stopped:
         print(stopped)
@@ -163,6 +201,9 @@ def run(function, argv=None):
     except KeyboardInterrupt:
         print("interrupted.", file=sys.stderr)
         return 130
+    except Terminated:
+        print("stopped by SIGTERM.", file=sys.stderr)
+        return 143
     except (ValueError, TypeError, OSError, ImportError, RuntimeError, *_tensorflow_errors()) as error:
         if "--debug" in arguments:
             traceback.print_exc()

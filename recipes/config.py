@@ -137,6 +137,8 @@ class OptimizerConfig:
 
     def __post_init__(self):
         check_positive("optimizer", self, "learning_rate", "clip_norm")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"optimizer.momentum must be in [0, 1), received {self.momentum}.")
         for name in ("weight_decay", "warmup_steps"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
@@ -311,7 +313,7 @@ class EvaluateConfig:
     """An evaluation of a trained model.
 
     Attributes:
-        data: what to evaluate on; `image_size` None for the model's own.
+        data: what to evaluate on; `image_size` is for models of any size, others have their own.
         model: a `model.keras`, a run's workdir, a checkpoint folder (`ckpt-120`), or a file for `from_checkpoint`.
         part: "test", "dev" or "train".
         batch_size: images at a time.

@@ -1,15 +1,17 @@
 """Evaluates a trained model on any labelled images: top-1, top-5 and every class.
 
-    python -m recipes.evaluate --config original --model runs/photos --data folder:more_photos
-    python -m recipes.evaluate --config original --model runs/b16/checkpoints/ckpt-5000 --data tfds:imagenet_v2
+    python -m recipes.evaluate --model runs/photos --data folder:more_photos
+    python -m recipes.evaluate --config resize_crop --model runs/b16/checkpoints/ckpt-5000 --data tfds:imagenet_v2
 
 `--model` takes a `model.keras`, a run's workdir, a checkpoint folder, or a file of another layout that
 `vitkeras.from_checkpoint` takes. With `--workdir` the result is written to `evaluation.json` there.
 """
 
+import dataclasses
 import json
 import os
 import sys
+import tempfile
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from vitkeras._data_sources import LISTED
 
 from . import cli, runner
 from .configs import EVALUATE as CONFIGS
-from .loading import load_model
+from .loading import image_size_of, load_model
 from .override import as_dict
 from .workdir import make_folder, write_json
 
@@ -56,7 +58,7 @@ def evaluate(config, device="auto"):
     more = {} if choice.preprocessing == "resize" else {"preprocessing": choice.preprocessing}
     predict = tf.function(lambda x: model(x, training=False))
     ranks, truth = [], []
-    for pixels, label, weight in data.eval_batches(images, config.batch_size, model.input_shape[1:3], **more):
+    for pixels, label, weight in data.eval_batches(images, config.batch_size, image_size_of(model, choice), **more):
         kept = weight.numpy() > 0
         scores, target = predict(pixels).numpy().astype("float32")[kept], labels[label.numpy()[kept]]
         own = np.take_along_axis(scores, target[:, None], axis=1)
@@ -90,7 +92,7 @@ def label_map(data_names, model_names, outputs):
 
 
 def _main(argv):
-    parse = cli.parser("Evaluate a trained model.", CONFIGS)
+    parse = cli.parser("Evaluate a trained model.", CONFIGS, default="original", trains=False)
     parse.add_argument("--model", metavar="PATH", help="model.keras, workdir, checkpoint or weights file (model)")
     arguments = parse.parse_args(argv)
     config = cli.resolve(arguments, CONFIGS, SHORTCUTS)
@@ -98,9 +100,24 @@ def _main(argv):
         print(json.dumps(as_dict(config), indent=1))
         return
     if arguments.smoke:
-        raise ValueError("--smoke is for the recipes that train; give --model and --data instead.")
+        with tempfile.TemporaryDirectory() as folder:
+            _show(_smoke(config, folder), arguments)
+        return
     if not config.data.spec:
         raise ValueError(f"--data is needed: {LISTED}.")
+    _show(config, arguments)
+
+
+def _smoke(config, folder):
+    """The same evaluation of a random toy model on made-up images."""
+    import vitkeras
+
+    path = os.path.join(folder, "toy.keras")
+    vitkeras.VisionTransformer((32, 48, 3), 16, 1, 24, 3, 48, classes=6).save(path)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, spec="mock:32x48x6"), model=path)
+
+
+def _show(config, arguments):
     if arguments.workdir:
         make_folder(arguments.workdir)
     metrics = evaluate(config, arguments.device)

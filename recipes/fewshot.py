@@ -1,7 +1,7 @@
 """Few-shot accuracy of a model's frozen features, by least squares (paper section 4.1).
 
-    python -m recipes.fewshot --config trained --model runs/masked --data folder:my_photos
-    python -m recipes.fewshot --config trained --model runs/photos --data digits --set layer=5 --set shots=(1,5)
+    python -m recipes.fewshot --model runs/masked --data folder:my_photos
+    python -m recipes.fewshot --model runs/photos --data digits --set layer=5 --set "shots=(1,5)"
 
 For every number of shots, so many images of each class are drawn from the training part, once for each seed, and the
 whole test part is classified. With `--workdir` the result is written to `fewshot.json` there.
@@ -21,7 +21,7 @@ from . import cli, runner
 from .building import build_model
 from .config import ModelConfig, PretrainConfig
 from .configs import FEWSHOT as CONFIGS
-from .loading import load_model
+from .loading import image_size_of, load_model
 from .override import as_dict
 from .workdir import make_folder, write_json
 
@@ -56,7 +56,7 @@ def fewshot(config, device="auto"):
 
     def features(images, part):
         more = {} if choice.preprocessing == "resize" else {"preprocessing": choice.preprocessing}
-        size = model.input_shape[1:3]
+        size = image_size_of(model, choice)
         batches = data.eval_batches(images, config.batch_size, size, **more)
         key = [splits.name, part, images.num_examples, size, choice.preprocessing, choice.limit, choice.test_fraction]
         return evaluation.fewshot_features(model, batches, config.cache, json.dumps(key))
@@ -110,7 +110,9 @@ def _smoke(config, folder):
 def _main(argv):
     import tempfile
 
-    parse = cli.parser("Evaluate frozen features with few examples of each class.", CONFIGS)
+    parse = cli.parser(
+        "Evaluate frozen features with few examples of each class.", CONFIGS, default="trained", trains=False
+    )
     parse.add_argument("--model", metavar="PATH", help="model.keras, workdir, checkpoint or weights file (checkpoint)")
     parse.add_argument("--weights", metavar="W", help="weights of the configuration's own model (model.weights)")
     arguments = parse.parse_args(argv)

@@ -59,7 +59,8 @@ def sweep(config, workdir, device="auto"):
     strategy = runner.make_strategy(device)
     splits = runner.open_splits(config)
     dev = {}
-    for rate in rates:
+    for place, rate in enumerate(rates, 1):
+        print(f"sweep, {place} of {len(rates)}: learning rate {rate:g}, chosen by the dev part", file=sys.stderr)
         one = _with_rate(config, rate, "without_dev")
         folder = os.path.join(workdir, "sweep", f"lr_{rate:g}")
         if open_workdir(folder, "finetune", one) == FINISHED:
@@ -75,6 +76,7 @@ def sweep(config, workdir, device="auto"):
     # The test part is looked at once: after the last step.
     final = dataclasses.replace(final, train=dataclasses.replace(final.train, evaluate_every=None))
     write_json(os.path.join(workdir, "sweep.json"), {"rows": rows})
+    print(f"sweep, last: learning rate {best:g} on all training images", file=sys.stderr)
     metrics = runner.run(final, problem, workdir, strategy)
     write_json(os.path.join(workdir, "sweep.json"), {"rows": rows, "test": metrics["splits"]["test"]})
     print(table(rows, metrics["splits"]["test"]))

@@ -58,10 +58,21 @@ def _saved(path):
     if not zipfile.is_zipfile(path):
         raise ValueError(f"--model {path} must be a model that Keras saved, received a file that is no whole archive.")
     try:
-        return keras.saving.load_model(path, compile=False)
+        model = keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         raise ValueError(f"--model {path} must be a model that Keras saved and can load ({reason}).") from error
+    shape = getattr(model, "input_shape", None)
+    if not isinstance(shape, tuple) or len(shape) != 4 or shape[-1] != 3:
+        raise ValueError(f"--model {path} must take images (height, width, 3), received one of input shape {shape}.")
+    # A Sequential has no `output` after loading, which features are cut from.
+    return keras.Model(model.inputs, model.outputs, name=model.name) if isinstance(model, keras.Sequential) else model
+
+
+def image_size_of(model, choice):
+    """(height, width) that a model takes: its own, or `data.image_size` for a model of any size."""
+    own = model.input_shape[1:3]
+    return choice.image_size if None in own else own
 
 
 def _from_checkpoint(path, ema):

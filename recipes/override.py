@@ -87,9 +87,17 @@ def _fit(kind, value, text):
 
 
 def _name(kind):
-    return str(kind).replace("NoneType", "none") if not isinstance(kind, type) else kind.__name__
+    text = str(kind).replace("NoneType", "none").replace("None", "none").replace(" | ", " or ")
+    if isinstance(kind, type) and typing.get_origin(kind) is None:
+        return kind.__name__
+    return text + (", such as ('a', 'b')" if "str, ..." in text else ", such as (1, 2)" if "tuple" in text else "")
 
 
 def as_dict(config):
     """Returns the configuration as nested dicts of plain values, for JSON."""
     return dataclasses.asdict(config)
+
+
+def defaults_of(config):
+    """Returns the defaults of a configuration's kind as `as_dict` does: what a field is that an older file lacks."""
+    return as_dict(type(config)())

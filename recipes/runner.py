@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from vitkeras._data_sources import LISTED
 
 from .building import build_engine
-from .override import as_dict
+from .override import as_dict, defaults_of
 from .workdir import discard_aside, write_json, write_text
 
 
@@ -171,6 +171,10 @@ def run(config, problem, workdir, strategy=None):
         raise ValueError(
             f"train.batch_size must be at most the {problem.num_examples} training images, received {train.batch_size}."
         )
+    if train.batch_size % (parts := strategy.num_replicas_in_sync * train.accumulate):
+        raise ValueError(
+            f"train.batch_size must be a multiple of replicas x accumulate = {parts}, received {train.batch_size}."
+        )
     steps = train.steps or max(1, round(train.epochs * problem.num_examples / train.batch_size))
     engine = problem.build(config, steps, strategy)
     checkpointer = training.Checkpointer(
@@ -179,12 +183,14 @@ def run(config, problem, workdir, strategy=None):
         config=as_dict(config),
         class_names=problem.class_names,
         seed=train.seed,
+        defaults=defaults_of(config),
     )
     start, chief = training.resume(engine, checkpointer), is_chief(strategy)
+    problem.batches(start)  # what it refuses is refused before the log is begun and another run's files are removed
     _announce(problem, engine.model, steps, start)
-    if chief:
-        discard_aside(workdir)
     with training.StopSignal() as stop, _log(workdir, steps, train.batch_size, start, chief) as log:
+        if chief:
+            discard_aside(workdir)
         outcome = training.train(
             engine,
             lambda step: _distributed(problem, step, strategy),
@@ -225,8 +231,12 @@ def save(workdir, model, class_names, metrics):
     from vitkeras.training.logs import plot_log
 
     partial = os.path.join(workdir, "model.part.keras")
-    model.save(partial)
-    os.replace(partial, os.path.join(workdir, "model.keras"))
+    try:
+        model.save(partial)
+        os.replace(partial, os.path.join(workdir, "model.keras"))
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)
     if class_names:
         write_text(os.path.join(workdir, "classes.txt"), "\n".join(class_names) + "\n")
     plot_log(os.path.join(workdir, "log.csv"), os.path.join(workdir, "curve.png"))

@@ -1,7 +1,7 @@
 """Fine-tunes one model on the 19 tasks of VTAB-1k (paper section 4.1, Figure 2 and appendix D.10).
 
-    python -m recipes.vtab --config vtab --workdir runs/vtab
-    python -m recipes.vtab --config vtab --workdir runs/vtab --set "suite.tasks=('cifar100', 'dtd')"
+    python -m recipes.vtab --workdir runs/vtab
+    python -m recipes.vtab --workdir runs/vtab --set "suite.tasks=('cifar100', 'dtd')"
 
 Every task trains in `tasks/NAME/` of the workdir as `recipes.finetune` does; `vtab.json` gets the accuracies and the
 mean of each group. The same command again goes on, and skips the tasks that are done. A task whose data set TFDS can't
@@ -44,7 +44,8 @@ def vtab(config, workdir, device="auto"):
             raise ValueError(f"suite.tasks must be of {', '.join(TASKS)}, received {name!r}; nearest: {nearest!r}.")
     strategy = runner.make_strategy(device)
     accuracy, missing = {}, {}
-    for name in names:
+    for place, name in enumerate(names, 1):
+        print(f"task {place} of {len(names)}: {name}", file=sys.stderr)
         keras.utils.clear_session()
         try:
             accuracy[name] = _task(config, name, os.path.join(workdir, "tasks", name), strategy)
@@ -101,7 +102,7 @@ def _task(config, name, folder, strategy):
 
 
 def _main(argv):
-    parse = cli.parser("Fine-tune a model on the 19 tasks of VTAB-1k.", CONFIGS)
+    parse = cli.parser("Fine-tune a model on the 19 tasks of VTAB-1k.", CONFIGS, default="vtab")
     parse.add_argument("--weights", metavar="W", help="published name or path of a file (model.weights)")
 
     def execute(config, workdir, arguments):

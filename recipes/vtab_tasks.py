@@ -171,6 +171,8 @@ def open_task(name):
     try:
         builder = tfds.builder(task.dataset)
         builder.download_and_prepare()
+    except ImportError as error:
+        raise Unavailable(f"tfds:{task.dataset} (TFDS needs one more package for it: {error})") from error
     except unprepared as error:
         reason = str(error).strip() or type(error).__name__
         raise Unavailable(f"tfds:{task.dataset} ({reason.splitlines()[0]})") from error

@@ -7,7 +7,7 @@ import shutil
 import sys
 import uuid
 
-from .override import as_dict
+from .override import as_dict, defaults_of
 
 NEW, CONTINUES, FINISHED = "new", "continues", "finished"
 ASIDE = ".overwritten"  # where --overwrite keeps another run until the new one has begun
@@ -57,7 +57,8 @@ def open_workdir(folder, recipe, config, overwrite=False):
         if os.path.exists(path):
             before = read_json(path)
             _check_own(folder, before)
-            differ = differences(before["config"], json.loads(json.dumps(as_dict(config))))
+            now, defaults = (json.loads(json.dumps(values)) for values in (as_dict(config), defaults_of(config)))
+            differ = differences(before["config"], now, defaults=defaults)
             if before["recipe"] != recipe:
                 differ = [f"recipe ({before['recipe']!r}, now {recipe!r})"]
             if differ:
@@ -141,7 +142,7 @@ def read_json(path):
 
 def _check_own(folder, described):
     """Refuses a `config.json` that no recipe wrote: the folder's files are somebody else's."""
-    if not isinstance(described, dict) or not {"recipe", "config"} <= set(described):
+    if not isinstance(described, dict) or "recipe" not in described or not isinstance(described.get("config"), dict):
         raise ValueError(f"--workdir {folder} holds a config.json that is not a recipe's; choose another folder.")
 
 
@@ -165,7 +166,7 @@ def _put_aside(folder):
         try:
             described = read_json(path)
         except ValueError:
-            described = {"recipe": None, "config": None}  # damaged, which --overwrite is for
+            described = {"recipe": None, "config": {}}  # damaged, which --overwrite is for
         _check_own(folder, described)
     names = [name for name in FILES if os.path.isfile(os.path.join(folder, name))]
     names += [name for name in FOLDERS if os.path.isdir(os.path.join(folder, name))]
@@ -182,7 +183,7 @@ def _bring_back(folder):
             os.remove(os.path.join(run, "config.json"))
             os.removedirs(run)  # up to the first folder that holds something else
     path, aside = os.path.join(folder, "config.json"), os.path.join(folder, ASIDE)
-    if os.path.exists(path):
+    with contextlib.suppress(FileNotFoundError):  # another worker was faster
         os.remove(path)
     if os.path.isdir(aside):
         for name in os.listdir(aside):

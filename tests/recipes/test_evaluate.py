@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 
+import vitkeras
 from vitkeras import data
 from vitkeras.recipes import evaluate, fewshot, finetune
 from vitkeras.recipes.loading import load_model
@@ -71,7 +72,6 @@ def test_classes_meet_by_name():
         (["--set", "part=dev"], "part=dev needs data.dev_fraction above 0"),
         (["--set", "part=all"], "part must be 'test', 'dev' or 'train', received 'all'"),
         (["--data", "mock:9x9x3"], "must be among the model's 10, received also class 0"),
-        (["--smoke"], "--smoke is for the recipes that train"),
         (["--config", "orignal"], "nearest: 'original'"),
         (["--set", "ema=true", "--model", "KERAS"], "ema=true is for checkpoints"),
     ],
@@ -87,6 +87,8 @@ def damaged(tmp_path, kind):
     path = tmp_path / ("folder" if kind == "folder" else f"{kind}.keras")
     if kind == "folder":
         path.mkdir()
+    elif kind == "dense":
+        keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)]).save(path)
     elif kind == "cut":
         path.write_bytes(b"PK\x03\x04 and no more")
     else:
@@ -101,6 +103,7 @@ def damaged(tmp_path, kind):
     [
         ("cut", "must be a model that Keras saved, received a file that is no whole archive."),
         ("other", "must be a model that Keras saved and can load ("),
+        ("dense", "must take images (height, width, 3), received one of input shape (None, 5)."),
         ("folder", "must hold model.keras, checkpoints/, meta.json of a checkpoint or model.safetensors, received a"),
     ],
 )
@@ -121,8 +124,33 @@ def test_a_folder_that_cannot_take_the_results_is_refused_before_the_work(tmp_pa
     assert (tmp_path / "file").read_text() == "x"
 
 
+@pytest.mark.parametrize("recipe", [evaluate, fewshot])
+def test_a_model_of_any_size_is_evaluated_at_the_datas(tmp_path, capsys, recipe):
+    model = vitkeras.VisionTransformer((None, None, 3), 8, 1, 12, 2, 24, classes=3)
+    model.save(tmp_path / "any.keras")
+    arguments = ["--model", str(tmp_path / "any.keras"), "--data", "mock:16x24x3", "--set", "data.image_size=(16, 40)"]
+    arguments += ["--set", "shots=(2,)"] if recipe is fewshot else []
+    assert recipe.main(arguments) == 0
+    assert "16 " in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("recipe", [evaluate, fewshot])
+def test_a_sequential_model_is_evaluated_too(tmp_path, capsys, recipe):
+    layers = [keras.Input((16, 24, 3)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3, name="head")]
+    keras.Sequential(layers).save(tmp_path / "other.keras")
+    arguments = ["--model", str(tmp_path / "other.keras"), "--data", "mock:16x24x3"]
+    arguments += ["--set", "shots=(2,)"] if recipe is fewshot else []
+    assert recipe.main(arguments) == 0
+    assert "16 " in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_smoke(capsys):
+    assert evaluate.main(["--smoke"]) == 0
+    assert "top-5 " in (out := capsys.readouterr().out) and out.endswith(" of 16 images\n")
+
+
 def test_a_model_or_data_is_needed(capsys):
-    assert evaluate.main(["--config", "original", "--data", "digits"]) == 2
+    assert evaluate.main(["--data", "digits"]) == 2
     assert "--model is needed" in capsys.readouterr().err
     assert evaluate.main(["--config", "original", "--model", "x"]) == 2
     assert "--data is needed" in capsys.readouterr().err

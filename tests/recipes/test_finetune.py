@@ -144,6 +144,9 @@ def test_mixed_precision_and_accumulation(tmp_path):
         ([], ("data.image_size=(30, 48)",), "image height must be a multiple of the patch height 8, received 30"),
         ([], ("optimizer.name=adam",), "optimizer must be 'sgd' or 'adamw', received 'adam'; nearest: 'adamw'"),
         ([], ("train.accumulate=5", "train.batch_size=12"), "multiple of replicas x accumulate = 5, received 12"),
+        ([], ("data.crop_area=(0.9, 0.1)",), "crop_area must be a pair (least, largest)"),
+        ([], ("data.augment=strong",), "augment must be an Augmentation or one of none, light1"),
+        ([], ("optimizer.momentum=1.0",), "optimizer.momentum must be in [0, 1), received 1.0."),
         ([], ("model.variant=vit_b15",), "vit_b15"),
         ([], ("model.variant=bit_r50x1",), "model.patch_size is not for model.variant=bit_r50x1, received 8."),
         (
@@ -165,6 +168,7 @@ def test_bad_input_is_one_sentence_and_code_2(tmp_path, capsys, arguments, sets,
     assert run(tmp_path / "run", *arguments, sets=("train.steps=2", *sets)) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and message in error
+    assert not (tmp_path / "run").exists()
 
 
 def test_unknown_configuration_and_missing_arguments(tmp_path, capsys):
@@ -175,6 +179,8 @@ def test_unknown_configuration_and_missing_arguments(tmp_path, capsys):
     )
     assert finetune.main(["--config", "photos", "--workdir", str(tmp_path / "run")]) == 2
     assert "--data is needed" in capsys.readouterr().err
+    assert finetune.main([]) == 2
+    assert "--config is needed: one of photos, photos_s14, digits, imagenet, " in capsys.readouterr().err
     assert finetune.main(["--config", "digits"]) == 2
     assert "--workdir is needed" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vitkeras.recipes import finetune, masked_patch, runner
+from vitkeras.recipes import finetune, masked_patch, runner, workdir
 from vitkeras.recipes.config import override
 
 SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.num_heads=3", "model.mlp_dim=48", "train.steps=2"]
@@ -50,12 +50,21 @@ def test_the_result_is_what_is_saved(problem, tmp_path):
         assert (one == other).all()
 
 
-def test_matplotlib_is_missed_before_the_training(problem, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        ("matplotlib.figure", "the learning curve needs Matplotlib"),
+        ("tensorboard", "a training run's TensorBoard log needs TensorBoard"),
+        ("tqdm", "a training run's progress bar needs tqdm"),
+    ],
+)
+def test_a_package_is_missed_before_anything_is_written_or_removed(problem, tmp_path, monkeypatch, module, message):
     config, problem, _ = problem
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r'the learning curve needs Matplotlib: pip install "vitkeras\[recipes\]"'):
+    (tmp_path / workdir.ASIDE).mkdir()  # another run, which --overwrite removes once this one has begun
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'{message}: pip install "vitkeras\[recipes\]"'):
         runner.run(config, problem, str(tmp_path))
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == [workdir.ASIDE]
 
 
 def test_only_one_of_several_workers_writes(problem, tmp_path, monkeypatch):

@@ -38,7 +38,10 @@ def test_the_best_on_dev_trains_on_all_and_is_tested_once(tmp_path, capsys):
     [
         (("sweep.learning_rates=()",), "--sweep needs sweep.learning_rates with at least one rate, received ()."),
         (("data.dev_fraction=0.0",), "--sweep needs data.dev_fraction above 0"),
-        (("sweep.learning_rates=0.1",), "--set sweep.learning_rates must be tuple[float, ...], received '0.1'"),
+        (
+            ("sweep.learning_rates=0.1",),
+            "--set sweep.learning_rates must be tuple[float, ...], such as (1, 2), received '0.1'",
+        ),
     ],
 )
 def test_bad_sweeps(tmp_path, capsys, sets, message):

@@ -2,12 +2,13 @@
 
 import json
 import os
+import signal
 
 import pytest
 
 from vitkeras.recipes import cli, finetune, workdir
 from vitkeras.recipes.config import override
-from vitkeras.recipes.workdir import NEW, begun_or_undone, open_workdir
+from vitkeras.recipes.workdir import FINISHED, NEW, begun_or_undone, open_workdir
 
 CONFIG = finetune.CONFIGS["digits"]()
 OTHER = override(CONFIG, ["train.seed=3"])
@@ -78,7 +79,7 @@ def test_a_process_that_died_before_its_first_step_loses_nothing(finished):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("text", ['["x"]', '{"model_type": "vit"}', "3"])
+@pytest.mark.parametrize("text", ['["x"]', '{"model_type": "vit"}', "3", '{"recipe": "finetune", "config": 3}'])
 def test_somebody_elses_configuration_stays(tmp_path, text, overwrite):
     (tmp_path / "config.json").write_text(text)
     (tmp_path / "model.keras").write_text("mine")
@@ -100,6 +101,45 @@ def test_many_differences_are_counted(finished):
     config = override(config, ["train.seed=3", "train.batch_size=5", "train.epochs=1"])
     with pytest.raises(ValueError, match=r"holds another run: .* and 2 more; choose another folder"):
         open_workdir(str(finished), "finetune", config)
+
+
+def test_a_key_that_an_older_run_lacks_counts_as_its_default(finished):
+    path = finished / "config.json"
+    written = json.loads(path.read_text())
+    del written["config"]["train"]["jit_compile"], written["config"]["sweep"]
+    path.write_text(json.dumps(written))
+    assert open_workdir(str(finished), "finetune", CONFIG) == FINISHED
+    with pytest.raises(ValueError, match=r"holds another run: train.jit_compile \(False, now True\); choose"):
+        open_workdir(str(finished), "finetune", override(CONFIG, ["train.jit_compile=true"]))
+
+
+def test_the_first_worker_alone_puts_another_run_aside(finished, monkeypatch):
+    """The second one comes to the folder before, while or after the first one does."""
+    parse = cli.parser("A recipe.", finetune.CONFIGS)
+    argv = ["--config", "digits", "--set", "train.seed=3", "--workdir", str(finished), "--overwrite"]
+    seen, before = [], contents(finished)
+
+    def execute(config, folder, arguments):
+        seen.append(contents(finished))
+        return {"accuracy": 0.5, "count": 2}
+
+    for index in (1, 0):
+        task = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": index}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+        cli.launch("finetune", parse, finetune.CONFIGS, {}, execute, argv)
+    assert seen[0] == before and "config.json" in seen[1] and "model.keras" not in seen[1]
+
+
+def test_sigterm_before_the_first_step_undoes_what_was_begun(finished, capsys):
+    before = contents(finished)
+
+    def begin(_):
+        with begun_or_undone(str(finished), open_workdir(str(finished), "finetune", OTHER, overwrite=True)):
+            signal.raise_signal(signal.SIGTERM)
+
+    assert cli.run(begin, []) == 143
+    assert capsys.readouterr().err == "stopped by SIGTERM.\n" and contents(finished) == before
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_another_recipe_is_named(finished):

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import keras
 import numpy as np
@@ -55,22 +56,24 @@ def free_ports(count):
     return ports
 
 
-def workers(recipe, workdir, arguments):
-    """Runs a recipe as two workers."""
+def workers(recipe, workdir, arguments, late=0):
+    """Runs a recipe as two workers, the first one `late` seconds after the second; returns their standard errors."""
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
-    both = []
-    for index in (0, 1):
+    both, errors = [], []
+    for index in (1, 0):
+        time.sleep(0 if index else late)
         task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
         both.append(start(recipe, workdir, "multiworker", arguments, {"TF_CONFIG": json.dumps(task)}))
     try:
         for process in both:
-            _, err = process.communicate(timeout=900)
-            assert process.returncode == 0, err[-2000:]
+            errors.append(process.communicate(timeout=900)[1])
+            assert process.returncode == 0, errors[-1][-2000:]
     finally:
         for process in both:
             if process.poll() is None:  # waits for the other one, which failed
                 process.kill()
                 process.communicate()
+    return errors
 
 
 def losses(workdir):
@@ -92,6 +95,10 @@ def test_two_workers(tmp_path):
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)  # six digits in the file
     names = {"classes.txt", "config.json", "curve.png", "log.csv", "metrics.json", "model.keras", "tensorboard"}
     assert set(os.listdir(tmp_path / "two")) == names | {"checkpoints"}
+    other = [*FINETUNE, "--set", "train.seed=5", "--overwrite"]
+    assert not any("going on" in text for text in workers("finetune", tmp_path / "two", other, late=20))
+    assert set(os.listdir(tmp_path / "two")) == names | {"checkpoints"}
+    assert json.loads((tmp_path / "two" / "config.json").read_text())["config"]["train"]["seed"] == 5
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Trains masked-patch prediction on one device, two replicas and with two micro-batches; run by test_masked_patch."""
+"""Masked-patch prediction on one device, two replicas and two micro-batches; run by test_masked_patch_training."""
 
 import json
 

@@ -200,6 +200,8 @@ def test_some_fields_may_change(tmp_path, config):
 def test_nothing_that_changes_a_weight_is_on_the_list():
     assert not set(MAY_CHANGE) & {"train.seed", "train.steps", "train.epochs", "train.batch_size", "train.accumulate"}
     assert differences(CONFIG, CONFIG) == []
+    assert differences({"a": {}}, {"a": {"b": 3}}, defaults={"a": {"b": 3}}) == []
+    assert differences({"a": {"b": 2}}, {"a": {"b": 3}}, defaults={"a": {"b": 3}}) == ["a.b (2, now 3)"]
 
 
 def test_other_classes_are_refused(tmp_path):

@@ -40,6 +40,8 @@ def open_tfds(name, test_fraction=0.2, options=None):
     tfds = require("tensorflow_datasets", "tensorflow-datasets", f"data tfds:{name}")
     try:
         builder = tfds.builder(name)
+    except ImportError as error:
+        raise ImportError(f"data tfds:{name} needs one more package, which TFDS asks for: {error}.") from error
     except (tfds.core.registered.DatasetNotFoundError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(

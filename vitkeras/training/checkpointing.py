@@ -53,6 +53,8 @@ class Checkpointer:
         seed: int, stored with each checkpoint. Default 0.
         may_change: sequence of str, dotted configuration keys that may differ when a run goes on. Default
             `MAY_CHANGE`.
+        defaults: nested dict of plain values, what a key counts as that an older checkpoint's configuration lacks.
+            Default None: an absent key is None.
 
     Raises:
         ValueError: if `keep` is below 1.
@@ -65,13 +67,14 @@ class Checkpointer:
         (7, (5,))
     """
 
-    def __init__(self, folder, keep=3, config=None, class_names=(), seed=0, may_change=MAY_CHANGE):
+    def __init__(self, folder, keep=3, config=None, class_names=(), seed=0, may_change=MAY_CHANGE, defaults=None):
         if keep < 1:
             raise ValueError(f"keep must be >= 1, received {keep}.")
         self.folder = os.fspath(folder)
         self.keep = keep
         # As it comes back from a file: tuples are lists there.
         self.config = None if config is None else json.loads(json.dumps(config))
+        self.defaults = {} if defaults is None else json.loads(json.dumps(defaults))
         self.class_names = tuple(class_names)
         self.seed = seed
         self.may_change = frozenset(may_change)
@@ -149,7 +152,7 @@ class Checkpointer:
         found = read_checkpoint(self.path(step))
         name = f"checkpoint {self.path(step)}"
         if self.config is not None and found.meta["config"] is not None:
-            if differ := differences(found.meta["config"], self.config, self.may_change):
+            if differ := differences(found.meta["config"], self.config, self.may_change, self.defaults):
                 raise ValueError(f"{name} is of a run with another configuration: {', '.join(differ)}.")
         if self.class_names and tuple(found.meta["class_names"]) != self.class_names:
             raise ValueError(
@@ -198,8 +201,13 @@ class Checkpointer:
                 shutil.rmtree(self.path(step))
 
 
-def differences(before, now, may_change=MAY_CHANGE):
+def differences(before, now, may_change=MAY_CHANGE, defaults=None):
     """What two nested configurations differ in, beyond the keys that may change.
+
+    Args:
+        before, now: nested dicts of plain values.
+        may_change: collection of str, dotted keys that aren't compared. Default `MAY_CHANGE`.
+        defaults: nested dict, the values of keys that `before` lacks because they came later. Default None.
 
     Returns:
         list of str such as "train.seed (0, now 5)".
@@ -208,7 +216,7 @@ def differences(before, now, may_change=MAY_CHANGE):
         >>> differences({"train": {"seed": 0, "keep": 3}}, {"train": {"seed": 5, "keep": 2}})
         ['train.seed (0, now 5)']
     """
-    before, now = _flatten(before), _flatten(now)
+    before, now = _flatten(defaults or {}) | _flatten(before), _flatten(now)
     keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
     return [f"{key} ({before.get(key)!r}, now {now.get(key)!r})" for key in keys if key not in may_change]
 
