@@ -8,5 +8,16 @@ from .report import ExportError, ExportReport
 from .runtime import run_tflite
 from .saved_model import to_saved_model
 from .tflite import PRESETS, to_tflite
+from .trainable import to_trainable_tflite
+from .trainable_report import TrainableReport
 
-__all__ = ["PRESETS", "ExportError", "ExportReport", "run_tflite", "to_saved_model", "to_tflite"]
+__all__ = [
+    "PRESETS",
+    "ExportError",
+    "ExportReport",
+    "TrainableReport",
+    "run_tflite",
+    "to_saved_model",
+    "to_tflite",
+    "to_trainable_tflite",
+]
