@@ -38,7 +38,8 @@ export class Classifier {
     try {
       model = await loadAndCompile(bytes, {accelerator});
     } catch (cause) {
-      throw new Error(`${name} does not run in LiteRT.js (${firstLine(cause)}).`, {cause});
+      const advice = accelerator === "webgpu" ? "with WebGPU; choose CPU, or a file exported with the preset fp32" : "";
+      throw new Error(`${name} does not run ${advice || `in LiteRT.js (${firstLine(cause)})`}.`, {cause});
     }
     try {
       const classifier = new Classifier(model, labels, name);

@@ -105,7 +105,9 @@ const steps = {
   },
 };
 
-const browser = await chromium.launch({executablePath, args: ["--no-sandbox"]});
+// WebGPU on the processor, where there is no graphics card.
+const webgpu = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan"];
+const browser = await chromium.launch({executablePath, args: ["--no-sandbox", "--ignore-gpu-blocklist", ...webgpu]});
 try {
   const page = await browser.newPage();
   const requests = [];

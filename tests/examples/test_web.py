@@ -90,9 +90,18 @@ def test_digits_get_pythons_answers(digits, site, visit, tmp_path, preset):
     paths, probabilities = clear_answers(model, paths, (32, 32), TOLERANCE[preset])
     ways = [{"do": "choose", "input": "picture-file"}, {"do": "drop"}, {"do": "paste"}]
     steps = [{"do": "open", "url": site[1]}, *({**ways[i % 3], "path": path} for i, path in enumerate(paths))]
-    opened, *results = visit(steps)
+    steps += [{"do": "select", "value": "webgpu"}, {"do": "drop", "path": paths[3]}]
+    opened, *results, selected, on_webgpu = visit(steps)
     assert opened["model"] == "model.tflite: 10 classes, 32 × 32 pixels, CPU" and opened["error"] is None
     assert_same_answers(results, probabilities, NAMES, TOLERANCE[preset])
+    if preset == "fp32":  # measured: 5e-6 and less
+        assert selected["model"] == "model.tflite: 10 classes, 32 × 32 pixels, WebGPU"
+        assert_same_answers([on_webgpu], probabilities[3:4], NAMES, 1e-4)
+    else:
+        assert selected["error"] == (
+            "model.tflite does not run with WebGPU; choose CPU, or a file exported with the preset fp32."
+        )
+        assert on_webgpu["scores"] == results[3]["scores"] and on_webgpu["model"] == opened["model"]
 
 
 def test_flowers_get_pythons_answers(test_data, visit, site, tmp_path):

@@ -31,17 +31,19 @@ def runners(path):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """(path, report) of an int8 file, exported once."""
-    from conftest import make_model
-
+    """(model, path, report) of an int8 file, exported once."""
+    model = vitkeras.VisionTransformer((33, 55, 3), 11, 2, FEATURES, 2, 53, classes=7)
+    rng = np.random.default_rng(3)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(float(variable.name == "scale"), 0.15, variable.shape).astype("float32"))
     path = str(tmp_path_factory.mktemp("trainable") / "net.tflite")
     names = [f"name {k}" for k in range(CLASSES)]
-    return path, to_trainable_tflite(make_model(), path, CLASSES, batch_size=BATCH, labels=names)
+    return model, path, to_trainable_tflite(model, path, CLASSES, batch_size=BATCH, labels=names)
 
 
 @pytest.fixture
 def run(exported):
-    return runners(exported[0])
+    return runners(exported[1])
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def head(rng):
 
 
 def test_the_report_and_the_file(exported):
-    path, report = exported
+    _, path, report = exported
     assert (report.classes, report.features, report.batch_size) == (CLASSES, FEATURES, BATCH)
     assert report.size_bytes == os.path.getsize(path) and report.cosine > 0.99 and report.sqnr_db > 15
     assert list(report.operators) == list(SIGNATURES) and report.operators["get_head"] == 0
@@ -63,9 +65,9 @@ def test_the_report_and_the_file(exported):
     assert os.listdir(os.path.dirname(path)) == ["net.tflite"]
 
 
-def test_infer_is_features_times_the_head(run, head, make, pixels):
+def test_infer_is_features_times_the_head(exported, run, head, pixels):
     features = np.concatenate([run["features"](image=image[None].astype("float32"))["features"] for image in pixels])
-    backbone = keras.Model(*(lambda m: (m.input, m.get_layer("head").input))(make()))
+    backbone = keras.Model(exported[0].input, exported[0].get_layer("head").input)
     reference = keras.ops.convert_to_numpy(backbone(vitkeras.preprocess_input(pixels)))
     assert np.abs(features - reference).max() < 0.1 * np.abs(reference).max()  # int8
     answer = run["infer"](image=pixels[3:4].astype("float32"), **head)
@@ -142,7 +144,7 @@ def test_the_gate_for_stored_heads(run, head):
 def test_heads_of_another_shape_are_refused(exported, head):
     wrong = {**head, "kernel": head["kernel"][:-1]}, {**head, "kernel": head["kernel"][:, 1:]}
     wrong += ({**head, "bias": head["bias"][1:]},)
-    run = runners(exported[0])
+    run = runners(exported[1])
     inputs = {
         "set_head": {},
         "infer": {"image": np.zeros((1, 33, 55, 3), "float32")},
@@ -200,16 +202,16 @@ def test_models_without_a_feature_vector(make, tmp_path):
 
 def test_existing_trainable_files_are_kept(make, exported):
     with pytest.raises(FileExistsError, match="overwrite=True"):
-        to_trainable_tflite(make(), exported[0], CLASSES)
+        to_trainable_tflite(make(), exported[1], CLASSES)
 
 
 def test_wrong_graphs_are_refused(exported, tmp_path):
     with pytest.raises(ExportError, match="'signatures' failed: expected exactly .*, received .*'train_head'."):
-        check_signatures(exported[0], ["infer"], float_only=())
+        check_signatures(exported[1], ["infer"], float_only=())
     with pytest.raises(ExportError, match="'float head' failed: expected a head in float, received an int8 tensor"):
-        check_signatures(exported[0], SIGNATURES, float_only=("features",))
+        check_signatures(exported[1], SIGNATURES, float_only=("features",))
     with pytest.raises(ExportError, match="1 XNNPACK partition for 'train_head'"):
-        check_one_partition(exported[0], "train_head", str(tmp_path))
+        check_one_partition(exported[1], "train_head", str(tmp_path))
 
 
 def test_a_signature_with_state_is_refused(tmp_path):
