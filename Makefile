@@ -19,7 +19,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 BACKEND_jax := ".[jax,test]" pillow
 BACKEND_torch := ".[test]" torch pillow
 
-.PHONY: demo results test test-slow test-jax test-torch lint wheel-check clean
+.PHONY: demo results test test-slow test-web test-jax test-torch lint wheel-check clean
 
 demo: .venv/installed-demo
 	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
@@ -32,7 +32,12 @@ test: .venv/installed-test
 	$(BIN)/python $(PYTEST) -m "not slow"
 
 test-slow: .venv/installed-test
-	$(BIN)/python $(PYTEST) -m slow
+	$(BIN)/python $(PYTEST) -m "slow and not web"
+
+# The page of examples/web in Chromium; installs that and Node.js where it may.
+test-web: .venv/installed-test
+	.ci/web_tools.sh
+	$(BIN)/python -m pytest -m web tests/examples
 
 test-jax test-torch: test-%: .venv-%/installed
 	KERAS_BACKEND=$* .venv-$*/bin/python $(PYTEST) tests/layers tests/models
@@ -65,4 +70,4 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 1
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-jax .venv-torch demo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-jax .venv-torch demo examples/web/node_modules build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

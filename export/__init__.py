@@ -14,6 +14,8 @@ from .report import ExportError, ExportReport
 from .runtime import run_tflite
 from .saved_model import to_saved_model
 from .tflite import to_tflite
+from .trainable import to_trainable_tflite
+from .trainable_report import TrainableReport
 
 __all__ = [
     "PRESETS",
@@ -21,6 +23,7 @@ __all__ = [
     "ExportError",
     "ExportReport",
     "LearnedRanges",
+    "TrainableReport",
     "activation_ranges",
     "baked_model",
     "compare_tflite",
@@ -31,4 +34,5 @@ __all__ = [
     "run_tflite",
     "to_saved_model",
     "to_tflite",
+    "to_trainable_tflite",
 ]
