@@ -121,16 +121,16 @@ def _latencies(paths, image, rounds):
 
 def _table(rows):
     lines = [
-        "| preset | accuracy % | points lost | same top-1 % | SQNR dB | MB | ms | times fp32 | partitions | scaled sites |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| preset | accuracy % | points lost | same top-1 % | SQNR dB | MB | ms | times fp32 | partitions |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, row in rows.items():
         milliseconds, ratio = row["latency_ms"], row["latency_ratio"]
         sqnr = "" if row["sqnr_db"] is None else f"{row['sqnr_db']:.1f}"
         lines.append(
-            f"| {name} | {row['accuracy']:.2f} | {row['points_lost']:.2f} | {100 * row['top1_agreement']:.2f} | {sqnr} | "
-            f"{row['megabytes']:.1f} | {'' if milliseconds is None else f'{milliseconds:.1f}'} | "
-            f"{'' if ratio is None else f'{ratio:.2f}'} | {row['partitions']} | {row['equalized']} |"
+            f"| {name} | {row['accuracy']:.2f} | {row['points_lost']:.2f} | {100 * row['top1_agreement']:.2f} | "
+            f"{sqnr} | {row['megabytes']:.1f} | {'' if milliseconds is None else f'{milliseconds:.1f}'} | "
+            f"{'' if ratio is None else f'{ratio:.2f}'} | {row['partitions']} |"
         )
     return "\n".join(lines)
 

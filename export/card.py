@@ -8,7 +8,7 @@ import numpy as np
 
 from . import archive
 from .checks import require_check
-from .files import sha256
+from .files import gzip_size, sha256
 from .runtime import TFLiteRunner
 
 CARD_FILE = "model_card.json"
@@ -61,7 +61,9 @@ def add_card(path, about, report, pixel_input, image):
     require_check("card", same, "the same answer with the card as without", "another one")
     partitions = runner.partitions()
     require_check("card", partitions == report.partitions, f"{report.partitions} partitions", partitions)
-    return dataclasses.replace(report, size_bytes=os.path.getsize(path), sha256=sha256(path))
+    return dataclasses.replace(
+        report, size_bytes=os.path.getsize(path), gzip_bytes=gzip_size(path), sha256=sha256(path)
+    )
 
 
 def read_card(path):

@@ -1,6 +1,7 @@
 """Output paths: refused before any work is done, written under a temporary name, moved when good."""
 
 import contextlib
+import gzip
 import hashlib
 import os
 import shutil
@@ -45,6 +46,12 @@ def written_aside(path):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.move(path, os.path.join(folder, "replaced"))  # removed with the folder, after the move below
         os.replace(aside, path)
+
+
+def gzip_size(path):
+    """int, bytes of a file compressed with gzip, as an app's package or a download holds it."""
+    with open(path, "rb") as file:
+        return len(gzip.compress(file.read(), 6))
 
 
 def sha256(path):

@@ -10,12 +10,12 @@ from vitkeras._optional import require
 
 from . import checks
 from .head_graph import SIGNATURES, numpy_step
-from .quiet import quiet
-from .signatures import check_one_partition, check_signatures
 from .images import synthetic_images
 from .presets import PRESETS
-from .verify import keras_outputs, weight_bytes
+from .quiet import quiet
+from .signatures import check_one_partition, check_signatures
 from .trainable_report import TrainableReport
+from .verify import keras_outputs, weight_bytes
 
 
 def check_trainable(file, path, backbone, head, batch_size, preset, num_threads):

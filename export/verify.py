@@ -3,7 +3,6 @@
 Legend: N images, K outputs.
 """
 
-import gzip
 import importlib.metadata as metadata
 import os
 
@@ -13,7 +12,7 @@ import numpy as np
 from . import checks, outputs
 from .agreement import accuracy, top5_agreement
 from .disagreements import find_disagreements
-from .files import sha256
+from .files import gzip_size, sha256
 from .graph import export_model
 from .report import ExportReport
 from .runtime import TFLiteRunner, is_fully_accelerated
@@ -59,8 +58,6 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
         more["top5_agreement"] = top5_agreement(modelled, received)
         if classes is not None:
             more["accuracies"] = accuracy(modelled, classes), accuracy(received, classes)
-    with open(file, "rb") as stream:
-        compressed = len(gzip.compress(stream.read(), 6))
     return ExportReport(
         path=path,
         preset=preset_name,
@@ -68,7 +65,7 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
         input_dtype=str(np.dtype(runner.input["dtype"])),
         size_bytes=size,
         weight_bytes=least,
-        gzip_bytes=compressed,
+        gzip_bytes=gzip_size(file),
         zero_weights=zero_weights(model),
         partitions=partitions,
         fully_accelerated=accelerated,

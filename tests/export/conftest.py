@@ -18,7 +18,7 @@ def make_model(seed=3, **kwargs):
     return model
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make():
     return make_model
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import vitkeras
-from vitkeras.export import checks, outputs, run_tflite, tflite, to_tflite
+from vitkeras.export import checks, outputs, run_tflite, to_tflite, verify
 from vitkeras.export.runtime import TFLiteRunner
 
 
@@ -85,7 +85,7 @@ def test_several_outputs_are_named(make, pixels, tmp_path):
         assert received[name].shape == (13, 3, 5, 38)
         np.testing.assert_allclose(received[name], reference, rtol=0, atol=2e-5)
     assert np.abs(received["features_00"] - received["features_01"]).max() > 0.1
-    assert set(tflite.keras_outputs(model, pixels[:2].astype("float32"), True)) == set(received)
+    assert set(verify.keras_outputs(model, pixels[:2].astype("float32"), True)) == set(received)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import vitkeras
-from vitkeras.export import ExportError, checks, graph, quantize, run_tflite, tflite, to_saved_model, to_tflite
+from vitkeras.export import ExportError, checks, graph, presets, quantize, run_tflite, tflite, to_saved_model, to_tflite
 from vitkeras.export.quiet import quiet
 from vitkeras.export.runtime import TFLiteRunner, is_fully_accelerated
 
@@ -114,7 +114,7 @@ def test_compare_sees_a_wrong_pair():
 
 
 def test_disagreement_on_given_images_is_refused():
-    rule = tflite.PRESETS["int8_dynamic"]
+    rule = presets.PRESETS["int8_dynamic"]
     comparison = {"max_abs_difference": 0.1, "cosine": 0.999, "sqnr_db": 30.0, "top1_agreement": 0.94}
     checks.check_numbers(comparison, np.ones((5, 7)), rule, needs_agreement=False)
     with pytest.raises(ExportError, match="'top-1 agreement' failed: expected agreement >= 0.95, received 0.9400"):
@@ -157,7 +157,7 @@ def test_a_failed_check_leaves_the_old_file(make, tmp_path, monkeypatch):
     "arguments, error, message",
     [
         (dict(preset="int8_dyn"), ValueError, "preset must be one of .* received 'int8_dyn'; nearest: 'int8_dynamic'"),
-        (dict(calibration_images=[0]), ValueError, "'int8_dynamic' needs no calibration"),
+        (dict(preset="fp32", calibration_images=[0]), ValueError, "'fp32' needs no calibration"),
         (dict(labels=["a", "b"]), ValueError, "labels must hold 7 names, one an output, received 2"),
         (dict(labels=list("abcdef") + ["g\nh"]), ValueError, "single lines with text, received 'g.nh'"),
         (dict(labels=list("abcdef") + [" "]), ValueError, "single lines with text, received ' '"),
