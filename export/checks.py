@@ -12,6 +12,14 @@ from vitkeras._optional import require
 from .report import ExportError
 
 MAX_RANK = 4  # XNNPACK and the GPU delegates take no more
+# Operators that LiteRT's CPU runtime computes without state, and that the GPU delegates know. BROADCAST_TO, which these
+# refuse, is not among them, nor are variables, control flow and random numbers.
+ALLOWED = frozenset(
+    "ABS ADD AVERAGE_POOL_2D BATCH_MATMUL CAST CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEQUANTIZE DIV ELU EXP "
+    "EXPAND_DIMS FULLY_CONNECTED GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC MAX_POOL_2D MAXIMUM MEAN MINIMUM MUL NEG "
+    "PACK PAD PADV2 POW PRELU QUANTIZE REDUCE_MAX RELU RELU6 RESHAPE RESIZE_BILINEAR RSQRT SLICE SOFTMAX SPLIT SQRT "
+    "SQUARE SQUARED_DIFFERENCE SQUEEZE STRIDED_SLICE SUB SUM TANH TOPK_V2 TRANSPOSE UNPACK".split()
+)
 
 
 def require_check(name, passed, expected, received):
@@ -34,7 +42,7 @@ def read_graph(path):
 
 
 def check_graph(path):
-    """Checks builtins only, one graph, static shapes, rank, and weights inside the file.
+    """Checks builtins that devices have, one graph, static shapes, rank, and weights inside the file.
 
     Returns:
         dict of operator name -> count.
@@ -53,6 +61,11 @@ def check_graph(path):
         signature = shape if tensor.shapeSignature is None else list(tensor.shapeSignature)
         require_check("static shapes", -1 not in signature, "fixed sizes", f"shape {signature} of {name!r}")
     names = [tools.opcode_to_name(graph, operator.opcodeIndex) for operator in graph.subgraphs[0].operators]
+    for operator, kind in zip(graph.subgraphs[0].operators, names):
+        place = _text(graph.subgraphs[0].tensors[operator.outputs[0]].name) if len(operator.outputs) else "no output"
+        require_check("allowed operators", kind in ALLOWED, "operators that devices have", f"{kind} of {place!r}")
+        turned = kind == "BATCH_MATMUL" and (operator.builtinOptions.adjX or operator.builtinOptions.adjY)
+        require_check("transposed operands", not turned, "transpositions of their own", f"adj_y of {place!r}")
     return dict(collections.Counter(names))
 
 
@@ -82,11 +95,20 @@ def check_acceleration(partitions, fully_accelerated):
     require_check("acceleration", fully_accelerated, "every operator in XNNPACK", "some outside")
 
 
-def check_integers(path):
-    """Checks that no tensor of a file is float."""
-    graph = read_graph(path).subgraphs[0]
-    floats = [_text(tensor.name) for tensor in graph.tensors if tensor.type == 0]
-    require_check("integers", not floats, "integer tensors only", f"{len(floats)} float ones, such as {floats[:1]}")
+def check_integers(path, ends=True):
+    """Checks that every operator of a file computes in integers; `ends`: whether its input and output must be some."""
+    tools = require(
+        "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
+    )
+    model = read_graph(path)
+    graph = model.subgraphs[0]
+    floats = {i for i, tensor in enumerate(graph.tensors) if tensor.type == 0}
+    for operator in graph.operators:
+        kind = tools.opcode_to_name(model, operator.opcodeIndex)
+        inside = kind not in ("QUANTIZE", "DEQUANTIZE") and floats & {*operator.inputs, *operator.outputs}
+        require_check("integers", not inside, "integer operators only", f"{kind} in float")
+    found = ends and floats & {*graph.inputs, *graph.outputs}
+    require_check("integers", not found, "integer input and output", "float ones")
 
 
 def compare(reference, received):

@@ -15,17 +15,21 @@ class TFLiteRunner:
     Args:
         path: str, the `.tflite` file; one input of batch 1.
         num_threads: int >= 1. Default 2.
-        reference: bool. True: TFLite's slow reference kernels instead of XNNPACK. Default False.
+        kernels: "xnnpack" (default); "builtin", TFLite's own fast kernels; or "reference", its plain and slow ones.
 
     Raises:
         ImportError: if LiteRT is missing.
         ValueError: if the file is none, or needs operators that LiteRT's builtins lack.
     """
 
-    def __init__(self, path, num_threads=2, reference=False):
+    def __init__(self, path, num_threads=2, kernels="xnnpack"):
         litert = require("ai_edge_litert.interpreter", "ai-edge-litert", "running a .tflite file", extra="export")
-        kernels = litert.OpResolverType
-        kind = kernels.BUILTIN_REF if reference else kernels.AUTO
+        types = litert.OpResolverType
+        kind = {
+            "xnnpack": types.AUTO,
+            "builtin": types.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            "reference": types.BUILTIN_REF,
+        }[kernels]
         with quiet():
             try:
                 self.interpreter = litert.Interpreter(

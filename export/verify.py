@@ -39,8 +39,8 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
     size, least = os.path.getsize(file), weight_bytes(model, preset.bytes_a_weight)
     operators = checks.check_graph(file)
     checks.check_size(size, least)
-    if preset.everything == 8:
-        checks.check_integers(file)
+    if preset.everything:
+        checks.check_integers(file, ends=preset.everything == 8)
     runner = TFLiteRunner(file, num_threads)
     names = list(runner.outputs)
     partitions, accelerated = runner.partitions(), is_fully_accelerated(file)
@@ -76,16 +76,16 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
         num_threads=num_threads,
         sha256=sha256(file),
         versions=_versions(),
-        reference_cosine=_reference_cosine(file, images[0], received, num_threads),
+        reference_cosine=_reference_cosine(file, images[0], received, preset, num_threads),
         advice=preset.advice,
         **checks.worst(comparisons),
         **more,
     )
 
 
-def _reference_cosine(file, image, received, num_threads):
-    """Checks that TFLite's reference kernels agree with the fast ones on one image; returns the cosine."""
-    slow = TFLiteRunner(file, num_threads, reference=True).one(image)
+def _reference_cosine(file, image, received, preset, num_threads):
+    """Checks that TFLite's kernels without XNNPACK agree with it on one image; returns the cosine."""
+    slow = TFLiteRunner(file, num_threads, preset.plain_kernels).one(image)
     if not isinstance(slow, dict):
         slow, received = {"": slow}, {"": received}
     cosines = [

@@ -32,6 +32,38 @@ def test_flex_operators(tmp_path):
         checks.check_graph(path)
 
 
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda x: tf.cumsum(x * 2.0, axis=1), "'allowed operators' failed: .* received CUMSUM of"),
+        (
+            lambda x: tf.broadcast_to(x[:, :, None], (3, 7, 5)) * 2.0,
+            "'allowed operators' failed: .* received BROADCAST_TO",
+        ),
+        (
+            lambda x: tf.matmul(x[None], x[None] * 2.0, adjoint_b=True),
+            "'transposed operands' failed: .* received adj_y of",
+        ),
+    ],
+)
+def test_operators_that_devices_lack(tmp_path, function, message):
+    path = convert(function, (3, 7), tmp_path / "net")
+    with pytest.raises(ExportError, match=message):
+        checks.check_graph(path)
+
+
+def test_squares_that_int16_lacks(tmp_path):
+    image = keras.Input((11, 13, 3))
+    x = keras.layers.Conv2D(8, 3)(image)
+    model = keras.Model(image, keras.layers.Dense(5)(keras.layers.Flatten()(keras.layers.LayerNormalization()(x))))
+    path = str(tmp_path / "net.tflite")
+    images = np.random.default_rng(3).integers(0, 256, (128, 11, 13, 3))
+    to_tflite(model, path, "int8_static", calibration_images=images)  # works: not ours, but its operators do
+    with pytest.raises(ExportError, match="'integers' failed: .* received SQUARED_DIFFERENCE in float"):
+        to_tflite(model, path, "int16x8", calibration_images=images, overwrite=True)
+    assert os.listdir(tmp_path) == ["net.tflite"]
+
+
 def test_dynamic_batch(tmp_path):
     path = convert(lambda x: x * 2.0, (None, 3), tmp_path / "dynamic")
     with pytest.raises(ExportError, match="'static shapes' failed: expected fixed sizes, received shape .-1, 3."):
