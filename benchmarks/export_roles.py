@@ -1,0 +1,84 @@
+"""What static ranges cost for each kind of product, and how they are best chosen: the measurements behind `int8_static`.
+
+    python benchmarks/export_roles.py [--images 240] [--roles mix,out] [--json PATH]
+
+The net and the photos are those of benchmarks/export_accuracy.py, channels equalised. Each row has one kind of product
+in static ranges, chosen in one way, and all others dynamic.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+
+from benchmarks.flowers_net import flowers_net
+from vitkeras.export import checks
+from vitkeras.export.agreement import accuracy
+from vitkeras.export.calibrate import METHODS, collect
+from vitkeras.export.equalize import equalize
+from vitkeras.export.graph import export_model
+from vitkeras.export.operators import read_operators
+from vitkeras.export.quantize import quantize
+from vitkeras.export.runtime import TFLiteRunner
+from vitkeras.export.tflite import convert
+
+KINDS = {
+    "nothing": (),
+    "patch": ("patch",),
+    "query, key, value": ("query", "key", "value"),
+    "scores": ("scores",),
+    "mix": ("mix",),
+    "out": ("out",),
+    "fc1": ("fc1",),
+    "fc2": ("fc2",),
+}
+
+
+def main(argv=None):
+    """Runs the benchmark; returns the exit code."""
+    parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parse.add_argument("--images", type=int, default=240, metavar="N", help="test photos (default 240)")
+    parse.add_argument("--roles", default=";".join(KINDS), help="some of the kinds, separated by semicolons")
+    parse.add_argument("--json", metavar="PATH", help="write the rows as JSON, too")
+    arguments = parse.parse_args(argv)
+    kinds = arguments.roles.split(";")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        parse.error(f"--roles must hold some of {'; '.join(KINDS)}, received {unknown[0]!r}")
+    net = flowers_net()
+    calibration = net.train_x[::5].astype("float32")
+    step = max(1, len(net.test_x) // arguments.images)
+    photos, labels = net.test_x[::step].astype("float32"), net.test_y[::step]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        plain, path, made = (os.path.join(folder, name) for name in ("plain.tflite", "float.tflite", "int8.tflite"))
+        convert(export_model(net.model, True), plain)
+        equalize(plain, path, calibration)
+        operators = read_operators(path)
+        names = {name for operator in operators for name in (*operator.inputs, operator.output)}
+        found = collect(path, names, calibration, distribution=True)
+        exact = TFLiteRunner(path)(photos)
+        print("| static | ranges | accuracy % | same top-1 % | SQNR dB |\n| --- | --- | --- | --- | --- |")
+        for kind in kinds:
+            for method in METHODS if KINDS[kind] else ("",):
+                modes = {o.index: "static" if o.role in KINDS[kind] else "dynamic" for o in operators}
+                modes |= {o.index: "float" for o in operators if not o.weight_shape and o.role not in KINDS[kind]}
+                ranges = {name: statistics.range(method) for name, statistics in found.items()}
+                quantize(path, made, operators, modes, ranges)
+                answers = TFLiteRunner(made)(photos)
+                row = {"static": kind, "ranges": method, "accuracy": 100 * accuracy(answers, labels)}
+                row |= checks.compare(exact, answers)
+                rows.append(row)
+                print(
+                    f"| {kind} | {method} | {row['accuracy']:.2f} | {100 * row['top1_agreement']:.2f} | "
+                    f"{row['sqnr_db']:.1f} |",
+                    flush=True,
+                )
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
