@@ -1,4 +1,4 @@
-"""What static ranges cost for each kind of product, and how they are best chosen: the measurements behind `int8_static`.
+"""What static ranges cost for each kind of product, chosen in three ways: the measurements behind `int8_static`.
 
     python benchmarks/export_roles.py [--images 240] [--roles mix,out] [--json PATH]
 
