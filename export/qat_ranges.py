@@ -52,7 +52,9 @@ def quantize_learned(float_path, path, ranges):
         engine = quantizer.Quantizer(float_path)
         for operation in ("FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"):
             engine.add_static_config(".*", operation, activation_num_bits=8, weight_num_bits=8)
-        quantized = engine.quantize(calibration, enable_progress_report=False).quantized_model
+        quantized = engine.quantize(
+            calibration, enable_progress_bar=False, enable_progress_report=False
+        ).quantized_model
     with open(path, "wb") as file:
         file.write(bytes(quantized))
     pull_weights_in(path)

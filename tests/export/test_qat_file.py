@@ -7,7 +7,7 @@ import pytest
 
 import vitkeras
 from vitkeras.export import activation_ranges, baked_model, prepare_qat, run_tflite, to_saved_model, to_tflite
-from vitkeras.export.checks import read_graph
+from vitkeras.export.checks import compare, read_graph
 from vitkeras.export.cli import main
 from vitkeras.export.qat_ranges import tensor_ranges
 
@@ -32,10 +32,11 @@ def test_the_file_answers_as_the_rounded_model(make, pixels, inputs, expected, t
     model = make(**settings)
     student = prepare_qat(model, inputs)
     path = str(tmp_path / "net.tflite")
-    report = to_tflite(student, path, preset="qat_int8", verify_images=pixels)
-    assert report.cosine >= 0.9995 and report.partitions == 1 and report.fully_accelerated
+    report = to_tflite(student, path, preset="qat_int8")
+    assert report.cosine >= 0.999 and report.partitions == 1 and report.fully_accelerated
     # Rounding is the same up to single levels: the file is nearer to the student than to the float model.
     received, reference = run_tflite(path, pixels), expected(model)
+    assert compare(expected(student), received)["cosine"] >= 0.9995
     noise = [np.square(received - other).sum() for other in (expected(student), reference)]
     assert noise[0] < 0.7 * noise[1]
     graph, names = kinds(path)
