@@ -39,8 +39,8 @@ class LearnedRanges:
 def learn_ranges(qat_model, images, batch_size=8, progress=None):
     """Draws the ranges of a `prepare_qat` model in where that brings each encoder block nearer to its float self.
 
-    It works block by block on inputs that the float blocks compute once, and changes no weight: seconds an image where
-    fine-tuning takes minutes. Call it before fine-tuning, on images other than the calibration's or the same.
+    It works block by block on inputs that the float blocks compute once, some forty passes through each block, and
+    changes no weight. Call it before fine-tuning, on the calibration's images or others.
 
     Args:
         qat_model: from `prepare_qat`, not trained yet; its ranges are changed in place.
