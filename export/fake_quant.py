@@ -4,6 +4,7 @@ Legend: D output channels.
 """
 
 import keras
+from keras import ops
 
 from vitkeras._tfmot import tfmot
 
@@ -85,7 +86,20 @@ def fake_quantizers(model):
     return found
 
 
+def rounded_rows(x):
+    """Rounds each row (the last axis) to 256 levels of its own range, as dynamic int8 kernels do; gradients pass."""
+    least = ops.minimum(ops.min(x, axis=-1, keepdims=True), 0.0)
+    greatest = ops.maximum(ops.max(x, axis=-1, keepdims=True), 0.0)
+    scale = ops.maximum(greatest - least, 1e-9) / 255
+    zero = ops.round(-least / scale)
+    rounded = (ops.clip(ops.round(x / scale) + zero, 0, 255) - zero) * scale
+    return x + ops.stop_gradient(rounded - x)
+
+
 def set_mode(model, mode):
-    """Sets the mode of every quantizer; compiled functions that were traced before keep theirs."""
-    for quantizer in fake_quantizers(model).values():
-        quantizer.mode = mode
+    """Sets the mode of every rounding layer; compiled functions that were traced before keep theirs."""
+    for layer in model.layers:
+        if hasattr(layer, "fake_quantizers"):
+            layer.mode = mode
+            for quantizer in layer.fake_quantizers:
+                quantizer.mode = mode

@@ -1,7 +1,10 @@
-"""The layers of a Vision Transformer with every operand and result of a matrix product rounded, as an int8 file has it.
+"""The layers of a Vision Transformer with the operands of its matrix products rounded, as an int8 file has them.
 
-Normalisation, softmax, GELU and the residual sums stay float, as in the file. Names and weights are those of the float
-layers; the ranges of the activations come on top.
+As in the preset `int8_static`: patch embedding, query, key, value, the MLP's first layer and the attention's two
+products have operands and results in ranges that are known before ("static"). The projection behind the attention, the
+MLP's second layer and the head round each row of their input in a range of its own and give float results ("dynamic"):
+a range for all tokens costs most there. Normalisation, softmax, GELU and the residual sums stay float. Names and
+weights are those of the float layers; the ranges of the activations come on top.
 
 Legend: B images, N tokens, D hidden dimension, H heads, d = D / H, M MLP dimension.
 """
@@ -13,18 +16,16 @@ from vitkeras import layers
 from vitkeras.layers.attention import attend
 from vitkeras.layers.mlp import GELU_KINDS
 
-from .fake_quant import QUANTIZE, FakeQuantizer, quantized_kernel
+from .fake_quant import FLOAT, QUANTIZE, FakeQuantizer, quantized_kernel, rounded_rows
 
 RIGHT_OPERANDS = ("key", "value")  # of the batch matrix products
 
 
 class _Quantized:
-    """What the layers below share: a `FakeQuantizer` for each name of `sites`.
-
-    The first one's mode tells whether kernels are rounded.
-    """
+    """What the layers below share: a `FakeQuantizer` for each name of `sites`, and rounded kernels."""
 
     sites = ()
+    mode = FLOAT
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -38,10 +39,13 @@ class _Quantized:
         return self.fake_quantizers[self.sites.index(site)](x)
 
     def kernel_of(self, layer):
-        return quantized_kernel(layer.kernel) if self.fake_quantizers[0].mode == QUANTIZE else layer.kernel
+        return quantized_kernel(layer.kernel) if self.mode == QUANTIZE else layer.kernel
 
     def dense(self, layer, x):
         return ops.matmul(x, self.kernel_of(layer)) + layer.bias
+
+    def dynamic(self, layer, x):
+        return self.dense(layer, rounded_rows(x) if self.mode == QUANTIZE else x)
 
 
 class QuantizedPatchEmbedding(_Quantized, layers.PatchEmbedding):
@@ -56,12 +60,10 @@ class QuantizedPatchEmbedding(_Quantized, layers.PatchEmbedding):
 
 
 class QuantizedDense(_Quantized, keras.layers.Dense):
-    """`Dense` with input and output rounded, the latter before the activation."""
-
-    sites = ("input", "output")
+    """`Dense` in its dynamic form."""
 
     def call(self, x, training=None):
-        return self.activation(self.at("output", self.dense(self, self.at("input", x))))
+        return self.activation(self.dynamic(self, x))
 
 
 class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
@@ -75,11 +77,8 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         "weights",
         "value",
         "context",
-        "attention_output",
         "mlp_input",
         "hidden",
-        "activated",
-        "mlp_output",
     )
 
     def call(self, x, training=None):
@@ -98,7 +97,7 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         weights = self._weights(query, heads(attention.key, "key"))  # (B, H, N, N)
         y = self.at("context", attend(weights, heads(attention.value, "value")))
         y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, dim))  # (B * N, D)
-        y = self.at("attention_output", self.dense(attention.out, y))
+        y = self.dynamic(attention.out, y)
         return ops.reshape(y, (-1, count, dim))
 
     def _weights(self, query, key):
@@ -109,8 +108,8 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         mlp, (count, dim) = self.mlp, x.shape[1:]
         y = self.at("mlp_input", ops.reshape(x, (-1, dim)))  # (B * N, D)
         y = self.at("hidden", self.dense(mlp.expand, y))  # (B * N, M)
-        y = self.at("activated", ops.gelu(y, approximate=GELU_KINDS[mlp.activation]))
-        y = self.at("mlp_output", self.dense(mlp.project, y))
+        y = ops.gelu(y, approximate=GELU_KINDS[mlp.activation])
+        y = self.dynamic(mlp.project, y)
         return ops.reshape(y, (-1, count, dim))
 
 

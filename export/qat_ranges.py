@@ -6,6 +6,7 @@ product: each is found by its layer's name, and its operands get the ranges of t
 
 import re
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,21 +18,21 @@ from .quantize import pull_weights_in
 from .quiet import quiet
 
 PIXELS = (0.0, 255.0)  # whole numbers: exact with the scale 1
-# Dense layers of a block: path below it -> quantizers of its input and output.
+# Dense layers of a block: path below it -> quantizers of its input and output; () for those of dynamic kernels.
 _DENSE = {
     "attention/query": ("attention_input", "query"),
     "attention/key": ("attention_input", "key"),
     "attention/value": ("attention_input", "value"),
-    "attention/out": ("context", "attention_output"),
+    "attention/out": (),
     "mlp/Dense_0": ("mlp_input", "hidden"),
-    "mlp/Dense_1": ("activated", "mlp_output"),
+    "mlp/Dense_1": (),
 }
 # Batch matrix products of a block: the ends of their names -> left operand, right operand, output.
 _PRODUCTS = {"attention/MatMul": ("query", "key", "scores"), "attention/MatMul_1": ("weights", "value", "context")}
 
 
 def quantize_learned(float_path, path, ranges):
-    """Quantizes dense layers, convolutions and batch matrix products to int8, with ranges that are known.
+    """Quantizes dense layers, convolutions and batch matrix products to int8, static where ranges are known.
 
     Args:
         float_path: str, the float32 `.tflite` file of a `baked_model`, which takes pixels.
@@ -40,72 +41,88 @@ def quantize_learned(float_path, path, ranges):
 
     Raises:
         ImportError: if ai-edge-quantizer is missing; the extra is named.
-        ValueError: if an operator has no range.
+        ValueError: if a range belongs to no operator.
     """
     quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", PURPOSE, extra="export")
+    products = read_products(read_graph(float_path), ranges)
     calibration = {
-        name: {"min": np.array(least, "float32"), "max": np.array(greatest, "float32")}
-        for name, (least, greatest) in tensor_ranges(read_graph(float_path), ranges).items()
+        tensor: {"min": np.float32(least), "max": np.float32(greatest)}
+        for product in products
+        for tensor, (least, greatest) in product.ranges.items()
     }
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of memory: it keeps the tensors to look for their names
         engine = quantizer.Quantizer(float_path)
-        for operation in ("FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"):
-            engine.add_static_config(".*", operation, activation_num_bits=8, weight_num_bits=8)
-        quantized = engine.quantize(calibration, enable_progress_report=False).quantized_model
+        for product in products:
+            scope = f"^{re.escape(product.output)};$"  # an operator is known by the names of its outputs
+            if product.ranges:
+                engine.add_static_config(scope, product.kind, activation_num_bits=8, weight_num_bits=8)
+            else:
+                engine.add_dynamic_config(scope, product.kind, num_bits=8)
+        result = engine.quantize(calibration, enable_progress_bar=False, enable_progress_report=False)
     with open(path, "wb") as file:
-        file.write(bytes(quantized))
+        file.write(bytes(result.quantized_model))
     pull_weights_in(path)
 
 
-def tensor_ranges(graph, ranges):
-    """Returns dict of tensor name -> (least, greatest) for the operands of every matrix product.
+@dataclass(frozen=True)
+class Product:
+    """A matrix product or convolution of a float file.
+
+    Attributes:
+        kind: str, the operator's name.
+        output: str, name of the tensor that leaves.
+        ranges: dict of tensor name -> (least, greatest) of its operands and its output; empty where it is dynamic.
+    """
+
+    kind: str
+    output: str
+    ranges: dict
+
+
+def read_products(graph, ranges):
+    """Returns a list of `Product`, in the order of the graph.
 
     Args:
         graph: LiteRT's object tree of a float file, from `checks.read_graph`.
         ranges: dict from `activation_ranges`.
 
     Raises:
-        ValueError: if an operator belongs to no quantizer, or a quantizer to no operator.
+        ValueError: if an attention's product has no ranges, or a range no operator.
     """
     tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", PURPOSE, extra="export")
-    tensors = graph.subgraphs[0].tensors
-    text = [tensor.name.decode() for tensor in tensors]
-    found, used = {}, set()
+    text = [tensor.name.decode() for tensor in graph.subgraphs[0].tensors]
+    found, used = [], set()
     for operator in graph.subgraphs[0].operators:
         kind = tools.opcode_to_name(graph, operator.opcodeIndex)
-        inputs, outputs = list(operator.inputs), list(operator.outputs)
+        inputs, output = list(operator.inputs), operator.outputs[0]
         if kind in ("FULLY_CONNECTED", "CONV_2D"):
-            # The output's name says it, but for the graph's own output.
-            names = _dense_quantizers((text[outputs[0]], *(text[i] for i in inputs[1:] if i >= 0)), ranges)
-            operands = (inputs[0], outputs[0])
+            names, operands = _dense_quantizers(text[output], ranges), (inputs[0], output)
         elif kind == "BATCH_MATMUL":
-            names, operands = _product_quantizers(text[outputs[0]], ranges), (*inputs, outputs[0])
+            names, operands = _product_quantizers(text[output], ranges), (*inputs, output)
         else:
             continue
-        for name, index in zip(names, operands):
-            used.add(name)
-            found[text[index]] = PIXELS if name is None else ranges[name]
+        used |= set(names)
+        values = {text[i]: PIXELS if name is None else ranges[name] for name, i in zip(names, operands)}
+        found.append(Product(kind, text[output], values))
     if unused := sorted(set(ranges) - used):
         raise ValueError(f"the file must have an operator for each range, {unused[0]!r} has none.")
     return found
 
 
-def _dense_quantizers(names, ranges):
-    """(input's, output's) quantizer of the layer that one of `names` tells; None is the image."""
+def _dense_quantizers(name, ranges):
+    """(input's, output's) quantizer of the layer that an output's name tells, None for the image; () for none."""
     blocks = {name.split("/")[0] for name in ranges if name.endswith("/scores")}
-    for name in names:
-        for segment in name.split(";"):
-            path = _layers(segment)
-            for block in blocks & set(path):
-                inner = "/".join(path[path.index(block) + 1 :][:2])
-                if inner in _DENSE and "norm" not in inner:
-                    return [f"{block}/{site}" for site in _DENSE[inner]]
-            for layer in path:
-                if f"{layer}/output" in ranges:
-                    source = f"{layer}/input"
-                    return [source if source in ranges else None, f"{layer}/output"]
-    raise ValueError(f"a matrix product of the file must belong to a layer with ranges, received {names[0]!r}.")
+    for segment in name.split(";"):
+        path = _layers(segment)
+        for block in blocks & set(path):
+            inner = "/".join(path[path.index(block) + 1 :][:2])
+            if inner in _DENSE:
+                return [f"{block}/{site}" for site in _DENSE[inner]]
+        for layer in path:
+            if f"{layer}/output" in ranges:
+                return [None, f"{layer}/output"]
+    return ()
 
 
 def _product_quantizers(name, ranges):

@@ -137,7 +137,7 @@ def test_baked_model_and_ranges_give_it_back(make, inputs, outputs, tmp_path):
     again = prepare_qat(loaded, ranges=ranges)
     np.testing.assert_allclose(outputs(again), outputs(model), rtol=0, atol=1e-5)
     assert activation_ranges(again) == {name: tuple(pair) for name, pair in ranges.items()}
-    assert len(ranges) == 2 * 12 + 2 + 1
+    assert len(ranges) == 2 * 9 + 1
     assert all((least, greatest) != (0, 0) for least, greatest in ranges.values())
 
 
@@ -162,7 +162,7 @@ def test_errors(make, inputs):
         activation_ranges(model)
     with pytest.raises(ValueError, match="they have the unexpected 'tail/input'"):
         prepare_qat(model, ranges=ranges | {"tail/input": (0, 1)})
-    with pytest.raises(ValueError, match="they lack 'head/input'"):
-        prepare_qat(model, ranges={name: pair for name, pair in ranges.items() if name != "head/input"})
-    with pytest.raises(ValueError, match=r"ranges\['head/input'\] must be finite and hold 0, received \(1, 2\)"):
-        prepare_qat(model, ranges=ranges | {"head/input": (1, 2)})
+    with pytest.raises(ValueError, match="they lack 'encoder_block_01/key'"):
+        prepare_qat(model, ranges={name: pair for name, pair in ranges.items() if name != "encoder_block_01/key"})
+    with pytest.raises(ValueError, match=r"\['encoder_block_01/key'\] must be finite and hold 0, received \(1, 2\)"):
+        prepare_qat(model, ranges=ranges | {"encoder_block_01/key": (1, 2)})
