@@ -103,10 +103,12 @@ def check_integers(path, ends=True):
     model = read_graph(path)
     graph = model.subgraphs[0]
     floats = {i for i, tensor in enumerate(graph.tensors) if tensor.type == 0}
-    for operator in graph.operators:
-        kind = tools.opcode_to_name(model, operator.opcodeIndex)
-        inside = kind not in ("QUANTIZE", "DEQUANTIZE") and floats & {*operator.inputs, *operator.outputs}
-        require_check("integers", not inside, "integer operators only", f"{kind} in float")
+    inside = {
+        tools.opcode_to_name(model, operator.opcodeIndex)
+        for operator in graph.operators
+        if floats & {*operator.inputs, *operator.outputs}
+    } - {"QUANTIZE", "DEQUANTIZE"}
+    require_check("integers", not inside, "integer operators only", f"{', '.join(sorted(inside))} in float")
     found = ends and floats & {*graph.inputs, *graph.outputs}
     require_check("integers", not found, "integer input and output", "float ones")
 

