@@ -7,9 +7,9 @@ a function is called.
 from .card import read_card
 from .compare import Comparison, compare_tflite
 from .labels import read_labels
-from .learn_ranges import LearnedRanges, learn_ranges
 from .presets import PRESETS
 from .qat import activation_ranges, baked_model, prepare_qat
+from .range_search import LearnedRanges, learn_ranges
 from .report import ExportError, ExportReport
 from .runtime import run_tflite
 from .saved_model import to_saved_model

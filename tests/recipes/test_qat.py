@@ -71,4 +71,4 @@ def test_errors(tmp_path, capsys, rng):
 def test_settings(text, message):
     with pytest.raises(ValueError, match=message):
         override(QatConfig(), [text])
-    assert np.isclose(qat.CONFIGS["photos"]().optimizer.learning_rate, 1e-5)
+    assert np.isclose(qat.CONFIGS["photos"]().optimizer.learning_rate, 3e-7)

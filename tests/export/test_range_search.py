@@ -1,4 +1,5 @@
 import importlib.util
+import sys
 
 import keras
 import numpy as np
@@ -28,6 +29,10 @@ def test_outliers_are_cut_off_where_that_pays(make, pixels):
     rows = learn_ranges(student, inputs, batch_size=7)
     assert [row.block for row in rows] == ["encoder_block_00", "encoder_block_01"]
     assert all(row.after_db > row.before_db + 0.5 for row in rows)
+    assert rows[0].model_db < rows[1].model_db
+    exact = keras.ops.convert_to_numpy(model(inputs, training=False))
+    after = noise(student, model, inputs)
+    assert abs(10 * np.log10(np.square(exact).sum() / after) - rows[1].model_db) < 0.01
     learned = activation_ranges(student)
     assert noise(student, model, inputs) < before / 2
     for name, (least, greatest) in learned.items():
@@ -45,3 +50,19 @@ def test_outliers_are_cut_off_where_that_pays(make, pixels):
 def test_only_for_a_prepared_model(make, pixels):
     with pytest.raises(ValueError, match="must come from prepare_qat"):
         learn_ranges(make(), pixels)
+
+
+def test_a_block_whose_gain_the_model_does_not_share_keeps_its_ranges(make, pixels, monkeypatch):
+    model, inputs = make(), vitkeras.preprocess_input(pixels).astype("float32")
+    student = prepare_qat(model, inputs)
+    before = activation_ranges(student)
+
+    def spoils(block, inputs, outputs):
+        for quantizer in block.fake_quantizers:
+            quantizer.maximum.assign(0.1 * quantizer.maximum)
+        return 20.0, 30.0, {"key": (0.0, 1.0)}
+
+    monkeypatch.setattr(sys.modules["vitkeras.export.range_search"], "_learn", spoils)
+    rows = learn_ranges(student, inputs)
+    assert [(row.before_db, row.after_db, row.ranges) for row in rows] == 2 * [(20.0, 20.0, {})]
+    assert rows[0].model_db == rows[1].model_db and activation_ranges(student) == before

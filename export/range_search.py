@@ -2,6 +2,8 @@
 
 Large negative scores vanish in the softmax and large negative sums in the GELU, and one outlier makes the levels of all
 other values coarse. So each end of each range is drawn in while the block's output comes nearer to the float block's.
+Clipping errs in one direction, though, and adds up over the blocks where rounding averages out: a block keeps its new
+ranges only if the whole model's output comes nearer as well.
 
 Legend: N images.
 """
@@ -27,13 +29,15 @@ class LearnedRanges:
         block: str, the layer's name.
         before_db, after_db: floats, what the float block adds to its input, to the difference of the rounded one, in
             decibels.
-        ranges: dict of quantizer -> (least, greatest), those that changed.
+        ranges: dict of quantizer -> (least, greatest), those that changed; empty where the model's output didn't gain.
+        model_db: float, the model's own output to its difference, in decibels, after this block's turn.
     """
 
     block: str
     before_db: float
     after_db: float
     ranges: dict
+    model_db: float
 
 
 def learn_ranges(qat_model, images, batch_size=8, progress=None):
@@ -63,16 +67,40 @@ def learn_ranges(qat_model, images, batch_size=8, progress=None):
     points = [block.input for block in blocks] + [blocks[-1].output]
     set_mode(qat_model, FLOAT)
     try:
-        inner = keras.Model(qat_model.input, points)
+        inner = keras.Model(qat_model.input, [*points, qat_model.output])
         parts = [inner(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size)]
     finally:
         set_mode(qat_model, QUANTIZE)
-    states = [[keras.ops.convert_to_numpy(part[i]) for part in parts] for i in range(len(points))]
+    states = [[keras.ops.convert_to_numpy(part[i]) for part in parts] for i in range(len(points) + 1)]
+    answer = tensorflow().function(lambda x: qat_model(x, training=False))
+    batches, exact = [images[i : i + batch_size] for i in range(0, len(images), batch_size)], states.pop()
+    signal = sum(float(np.square(y).sum()) for y in exact)
+
+    def noise():
+        received = (keras.ops.convert_to_numpy(answer(x)) for x in batches)
+        return sum(float(np.square(a - b).sum()) for a, b in zip(received, exact))
+
+    rows, least = [], noise()
     walk = list(zip(blocks, states, states[1:]))
-    return [_learn(block, inputs, outputs) for block, inputs, outputs in (progress(walk) if progress else walk)]
+    for block, inputs, outputs in progress(walk) if progress else walk:
+        before = [(end, float(end)) for quantizer in block.fake_quantizers for end in _ends(quantizer)]
+        found = _learn(block, inputs, outputs)
+        if (now := noise()) < least:
+            least = now
+        else:
+            found = (found[0], found[0], {})
+            for end, value in before:
+                end.assign(value)
+        rows.append(LearnedRanges(block.name, *found, _decibels(signal, least)))
+    return rows
+
+
+def _ends(quantizer):
+    return quantizer.minimum, quantizer.maximum
 
 
 def _learn(block, inputs, outputs):
+    """(decibels before and after, ranges that changed) of one block."""
     compute = tensorflow().function(lambda x: block(x, training=False))
     # A token counts by its own size, as the LayerNorms behind see it: a few are a hundred times larger than the others.
     sizes = [np.var(y, axis=-1, keepdims=True) + 1e-6 for y in outputs]
@@ -85,7 +113,7 @@ def _learn(block, inputs, outputs):
     before = least = noise()
     changed = {}
     for quantizer in block.fake_quantizers:
-        ends = (quantizer.minimum, quantizer.maximum)
+        ends = _ends(quantizer)
         # A zero-centred range keeps its shape: both ends move together.
         for moved in (ends,) if quantizer.zero_centred else ((quantizer.minimum,), (quantizer.maximum,)):
             start = [float(end) for end in moved]
@@ -98,7 +126,7 @@ def _learn(block, inputs, outputs):
             _assign(moved, start, best)
             if best != 1.0:
                 changed[quantizer.name] = tuple(float(end) for end in ends)
-    return LearnedRanges(block.name, _decibels(signal, before), _decibels(signal, least), changed)
+    return _decibels(signal, before), _decibels(signal, least), changed
 
 
 def _assign(ends, start, share):
