@@ -183,20 +183,6 @@ def _with_ranges(model, path):
     return prepare_qat(model, ranges=ranges)
 
 
-def _with_ranges(model, path):
-    from .qat import prepare_qat
-
-    with open(path, encoding="utf-8") as file:
-        try:
-            ranges = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"--ranges {path!r} is not JSON ({error}).") from error
-    pairs = isinstance(ranges, dict) and all(isinstance(p, list) and len(p) == 2 for p in ranges.values())
-    if not pairs:
-        raise ValueError(f"--ranges {path!r} must hold names with two numbers each, as vitkeras-qat writes them.")
-    return prepare_qat(model, ranges=ranges)
-
-
 def _read_lines(path):
     with open(path, encoding="utf-8") as file:
         return file.read().splitlines()
