@@ -19,10 +19,14 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 BACKEND_jax := ".[jax,test]" pillow
 BACKEND_torch := ".[test]" torch pillow
 
-.PHONY: demo results test test-slow test-web test-jax test-torch lint wheel-check clean
+.PHONY: demo explorer results test test-slow test-web test-jax test-torch lint wheel-check clean
 
 demo: .venv/installed-demo
 	TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=1 $(BIN)/python examples/demo.py --out demo
+
+# A page with sliders for what a model costs, explorer.html.
+explorer: .venv/installed-demo
+	TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python examples/explorer/build.py
 
 # The runs of docs/results.md, two hours and more on two cores; the same command goes on where it was stopped.
 results: .venv/installed-results
@@ -34,7 +38,7 @@ test: .venv/installed-test
 test-slow: .venv/installed-test
 	$(BIN)/python $(PYTEST) -m "slow and not web"
 
-# The page of examples/web in Chromium; installs that and Node.js where it may.
+# The pages of examples/web and examples/explorer in Chromium; installs that and Node.js where it may.
 test-web: .venv/installed-test
 	.ci/web_tools.sh
 	$(BIN)/python -m pytest -m web tests/examples

@@ -81,6 +81,7 @@ __all__ = [
     "models",
     "preprocess_input",
     "save_checkpoint",
+    "summary",
     "training",
     "with_new_head",
 ]
@@ -92,4 +93,6 @@ _LAZY = ("analysis", "data", "evaluation", "export", "training")
 def __getattr__(name):
     if name in _LAZY:
         return importlib.import_module(f"vitkeras.{name}")
+    if name == "summary":
+        return importlib.import_module("vitkeras.analysis").summary
     raise AttributeError(f"module 'vitkeras' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Multiply-adds of a model's products and convolutions, read off its TensorFlow graph: what `flops` must give."""
+"""A model's products and convolutions, read off its TensorFlow graph: what `flops` must give."""
 
 import math
 
@@ -7,6 +7,8 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Whi
 
 def multiply_adds(model):
     """Counts the multiply-adds of the dense layers, convolutions and attention products for one image.
+
+    `written` counts the numbers that they write, under the same rules.
 
     Args:
         model: a `keras.Model` for images of one size, TensorFlow backend.
@@ -22,19 +24,27 @@ def multiply_adds(model):
         >>> multiply_adds(vitkeras.VisionTransformer((21, 25, 3), (7, 5), 1, 24, 3, 48, classes=7))
         123984
     """
+    return sum(COUNTS[operation.type](operation) for operation in _products(model))
+
+
+def written(model):
+    """Counts the numbers that the dense layers, convolutions and attention products write for one image."""
+    return sum(operation.outputs[0].shape.num_elements() for operation in _products(model))
+
+
+def _products(model):
     import tensorflow as tf
 
     call = tf.function(lambda image: model(image, training=False), autograph=False)
     graph = call.get_concrete_function(tf.TensorSpec((1, *model.input_shape[1:]), tf.float32)).graph
-    total = 0
     for operation in graph.get_operations():
         if operation.type in CALLS:
             raise ValueError(f"the model's graph must be flat to be counted, received the call {operation.name!r}.")
         if operation.type in COUNTS:
             if not all(tensor.shape.is_fully_defined() for tensor in (*operation.inputs, *operation.outputs)):
                 raise ValueError(f"shapes must be static to be counted, received others in {operation.name!r}.")
-            total += COUNTS[operation.type](operation)
-    return total
+            if operation.type != "Einsum" or len(operation.inputs) == 2:
+                yield operation
 
 
 def _product(operation):
@@ -51,12 +61,12 @@ def _convolution(operation):
 
 
 def _einsum(operation):
-    """Every combination of the letters is one multiply-add, if two tensors meet."""
+    """Every combination of the letters of two tensors is one multiply-add."""
     letters = operation.get_attr("equation").decode().partition("->")[0].split(",")
     sizes = {}
     for own, tensor in zip(letters, operation.inputs):
         sizes |= dict(zip(own, tensor.shape))
-    return math.prod(sizes.values()) if len(letters) == 2 else 0
+    return math.prod(sizes.values())
 
 
 COUNTS = {

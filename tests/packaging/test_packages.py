@@ -53,7 +53,8 @@ def test_console_scripts_exist(setup_cfg):
 def test_each_recipe_has_a_script(setup_cfg):
     scripts = setup_cfg["options.entry_points"]["console_scripts"]
     recipes = [p.stem for p in (REPOSITORY / "recipes").glob("*.py") if "def main(" in p.read_text()]
-    assert sorted(recipes) == ["evaluate", "fewshot", "finetune", "masked_patch", "pretrain", "qat", "vtab"]
+    expected = ["cost", "evaluate", "fewshot", "finetune", "masked_patch", "pretrain", "qat", "vtab"]
+    assert sorted(recipes) == expected
     for recipe in recipes:
         assert f"vitkeras-{recipe.replace('_', '-')} = vitkeras.recipes.{recipe}:main" in scripts
 

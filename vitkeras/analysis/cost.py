@@ -1,11 +1,12 @@
-"""What a model computes, by calculation: parameters and multiply-adds of each layer.
+"""What a model computes, by calculation: parameters, multiply-adds and activations of each layer.
 
-Legend: B batch, N tokens, L positions of a relative embedding, D hidden dimension, M MLP dimension, h w map height and
-width, P patch, C channels, K outputs.
+Legend: B batch, N tokens, H heads, L positions of a relative embedding, D hidden dimension, M MLP dimension, h w map
+height and width, P patch, C channels, K outputs.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import keras
 
@@ -30,11 +31,18 @@ class LayerCost:
         name: str.
         parameters: int.
         macs: dict of kind ("patch", "linear", "attention", "convolution") -> multiply-adds for one image.
+        activations: int, numbers that the products and convolutions write for one image. A train step keeps them for
+            the backward pass, and those of norms, softmax and GELU besides.
+        output: tuple, shape of the output without the batch.
+        weights: dict of name, such as "attention/query/kernel" -> shape.
     """
 
     name: str
     parameters: int
     macs: dict
+    activations: int = 0
+    output: tuple = ()
+    weights: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,19 @@ class Cost:
         """int, floating-point operations: two a multiply-add."""
         return 2 * self.macs
 
+    @property
+    def activations(self):
+        """int, numbers that the products and convolutions write for one image; four bytes each in float32."""
+        return sum(layer.activations for layer in self.layers)
+
+
+class Product(NamedTuple):
+    """A matrix product or convolution: its kind, multiply-adds, and the numbers that it writes."""
+
+    kind: str
+    macs: int
+    values: int
+
 
 def flops(model):
     """Counts the multiply-adds of a model's forward pass on one image.
@@ -74,7 +95,7 @@ def flops(model):
     Counted are the products of matrices and the convolutions: projections and MLPs ("linear"), the two products of the
     attention and those with relative positions ("attention"), the patch embedding ("patch"), and convolutions
     ("convolution"). Norms, GELU, softmax, sums and the standardisation of kernels are not: they are a few operations a
-    number. The paper's pre-training compute (Table 6) is three times the forward pass's `flops` an image.
+    number. `pretraining_exaflops` makes the paper's pre-training compute (Table 6) of it.
 
     Args:
         model: a functional `keras.Model` with an input of known size. For another resolution take
@@ -107,14 +128,25 @@ def flops(model):
             raise ValueError(
                 f"model must take images of a known size, layer {layer.name!r} of {model.name!r} has {before}."
             )
-        rows.append(LayerCost(layer.name, layer.count_params(), _macs(layer, before, after)))
+        products = layer_products(layer, before, after)
+        macs = {kind: sum(p.macs for p in products if p.kind == kind) for kind in KINDS}
+        rows.append(
+            LayerCost(
+                layer.name,
+                layer.count_params(),
+                {kind: macs[kind] for kind in KINDS if any(p.kind == kind for p in products)},
+                sum(p.values for p in products),
+                after[1:],
+                {weight.path.partition(f"{layer.name}/")[2]: tuple(weight.shape) for weight in layer.weights},
+            )
+        )
     return Cost(tuple(rows))
 
 
-def _macs(layer, before, after):
-    """dict of kind -> multiply-adds of one layer, for the shapes of its input and output."""
+def layer_products(layer, before, after):
+    """List of `Product` of one layer, for the shapes of its input and output, batch first."""
     if isinstance(layer, layers.PatchEmbedding):
-        return {"patch": math.prod(after[1:3]) * math.prod(layer.projection.kernel.shape)}
+        return [_windows("patch", after, layer.projection.kernel.shape)]
     if isinstance(layer, layers.EncoderBlock):
         return _block(layer, *before[1:])
     if isinstance(layer, layers.AxialEncoderBlock):
@@ -128,50 +160,58 @@ def _macs(layer, before, after):
     if isinstance(layer, (layers.StdConv, keras.layers.Conv2D)):
         return _convolution(layer, after)
     if isinstance(layer, keras.layers.Dense):
-        return {"linear": math.prod(before[1:]) * layer.units}
+        return [_dense(math.prod(before[1:-1]), before[-1], layer.units)]
     if isinstance(layer, _FREE) or not any(len(weight.shape) > 1 for weight in layer.weights):
-        return {}
+        return []
     raise ValueError(f"layer {layer.name!r} ({type(layer).__name__}) has weights whose products are not known.")
 
 
+def _dense(count, inputs, outputs):
+    return Product("linear", count * inputs * outputs, count * outputs)
+
+
 def _block(block, count, dim):
-    return _sum(_attention(block.attention, count, dim), {"linear": 2 * count * dim * block.mlp_dim})
+    mlp = [_dense(count, dim, block.mlp_dim), _dense(count, block.mlp_dim, dim)]
+    return _attention(block.attention, count, dim) + mlp
 
 
 def _attention(attention, count, dim):
-    products = 2 * count * count * dim
+    heads = attention.num_heads
+    products = 4 * [_dense(count, dim, dim)]
+    products += [Product("attention", count * count * dim, heads * count * count)]  # query by key
+    products += [Product("attention", count * count * dim, count * dim)]  # weights by value
     if attention.relative is not None:
-        length = attention.relative.length
-        products += length * (2 * length - 1) * dim
-    return {"linear": 4 * count * dim * dim, "attention": products}
+        logits = attention.relative.length * (2 * attention.relative.length - 1)
+        products += [Product("attention", logits * dim, heads * logits)]
+    return products
 
 
 def _axial(layer, height, width, dim, cost=_attention):
     """Rows of w tokens, then columns of h; `cost` is that of one line, by default the attention alone."""
-    return _sum(_times(height, cost(layer.row, width, dim)), _times(width, cost(layer.column, height, dim)))
+    return _times(height, cost(layer.row, width, dim)) + _times(width, cost(layer.column, height, dim))
+
+
+def _windows(kind, after, kernel):
+    return Product(kind, math.prod(after[1:3]) * math.prod(kernel), math.prod(after[1:3]) * kernel[-1])
 
 
 def _convolution(layer, after):
-    return {"convolution": math.prod(after[1:3]) * math.prod(layer.kernel.shape)}
+    return [_windows("convolution", after, layer.kernel.shape)]
 
 
 def _unit(unit, shape):
-    total = {}
+    products = []
     if unit.conv_proj is not None:
-        total = _convolution(unit.conv_proj, unit.conv_proj.compute_output_shape(shape))
+        products += _convolution(unit.conv_proj, unit.conv_proj.compute_output_shape(shape))
     for conv in (unit.conv1, unit.conv2, unit.conv3):
         after = conv.compute_output_shape(shape)
         is_axial = isinstance(conv, layers.AxialAttention)
-        total = _sum(total, _axial(conv, *shape[1:]) if is_axial else _convolution(conv, after))
+        products += _axial(conv, *shape[1:]) if is_axial else _convolution(conv, after)
         shape = after
         if is_axial:  # the stride is made by pooling after it
             shape = unit._pooled_shape(shape)
-    return total
+    return products
 
 
-def _times(count, macs):
-    return {kind: count * value for kind, value in macs.items()}
-
-
-def _sum(*parts):
-    return {kind: sum(part.get(kind, 0) for part in parts) for kind in KINDS if any(kind in part for part in parts)}
+def _times(count, products):
+    return [Product(kind, count * macs, count * values) for kind, macs, values in products]
