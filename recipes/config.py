@@ -258,7 +258,7 @@ class DistillationConfig:
 
     model: str = ""
     calibration_images: int = 64
-    learn_ranges: bool = True
+    learn_ranges: bool = False
     alpha: float = 1.0
     distance: str = "mse"
     temperature: float = 1.0
