@@ -56,7 +56,7 @@ def main(argv=None):
         equalize(plain, path, calibration)
         operators = read_operators(path)
         names = {name for operator in operators for name in (*operator.inputs, operator.output)}
-        found = collect(path, names, calibration, distribution=True)
+        found = collect(path, names, calibration, counted=names)
         exact = TFLiteRunner(path)(photos)
         print("| static | ranges | accuracy % | same top-1 % | SQNR dB |\n| --- | --- | --- | --- | --- |")
         for kind in kinds:

@@ -85,15 +85,15 @@ def _error(values, counts, low, high):
     return float((counts * (rounded - values) ** 2).sum())
 
 
-def collect(path, tensors, images, distribution=False, num_threads=2, progress=None):
+def collect(path, tensors, images, counted=(), num_threads=2, progress=None):
     """Runs images through a float file and watches some of its tensors.
 
     Args:
         path: str, float32 `.tflite` file.
         tensors: iterable of str, names of float tensors (T).
         images: array (N, H, W, C), as the file takes them.
-        distribution: bool. False (default): extremes only; True: a second pass counts the values between them, as
-            "percentile" and "mse" need.
+        counted: iterable of str, those of them whose values a second pass counts between their extremes, as
+            "percentile" and "mse" need. Default none.
         num_threads: int >= 1. Default 2.
         progress: None, or a function that wraps an iterable, such as tqdm.
 
@@ -101,10 +101,11 @@ def collect(path, tensors, images, distribution=False, num_threads=2, progress=N
         dict of name -> `Statistics`.
     """
     found = {name: Statistics() for name in tensors}
-    passes = ["see_extremes"] + ["see_values"] * distribution
-    steps = [(see, image) for see in passes for image in images]
-    with watched(path, found, num_threads) as run:
-        for see, image in progress(steps) if progress else steps:
-            for name, values in run(image).items():
-                getattr(found[name], see)(values)
+    for names, see in ((list(found), "see_extremes"), (list(counted), "see_values")):
+        if not names:
+            continue
+        with watched(path, names, num_threads) as run:
+            for image in progress(images) if progress else images:
+                for name, values in run(image).items():
+                    getattr(found[name], see)(values)
     return found

@@ -99,8 +99,8 @@ def measure_ranges(float_path, operators, modes, preset, images, pixel_input, nu
             for name in (*operator.inputs, operator.output):
                 if methods.get(name, "min_max") == "min_max":
                     methods[name] = method
-    distribution = set(methods.values()) != {"min_max"}
-    found = collect(float_path, methods, images, distribution, num_threads, progress)
+    counted = [name for name, method in methods.items() if method != "min_max"]
+    found = collect(float_path, methods, images, counted, num_threads, progress)
     ranges = {name: found[name].range(method) for name, method in methods.items()}
     if pixel_input:
         ranges |= {name: (0.0, 255.0) for name in _graph_inputs(float_path) if name in ranges}
@@ -113,7 +113,7 @@ def _all_ranges(float_path, preset, images, pixel_input, num_threads, progress):
     names = {graph.name(t) for operator in graph.operators for t in operator.outputs if graph.is_float(t)}
     names |= set(_graph_inputs(float_path))
     method = preset.ranges.get("", "min_max")
-    found = collect(float_path, names, images, method != "min_max", num_threads, progress)
+    found = collect(float_path, names, images, names if method != "min_max" else (), num_threads, progress)
     ranges = {name: statistics.range(method) for name, statistics in found.items()}
     return ranges | ({name: (0.0, 255.0) for name in _graph_inputs(float_path)} if pixel_input else {})
 

@@ -75,7 +75,7 @@ def test_collect_sees_every_image(make, pixels, tmp_path):
     images = pixels.astype("float32")
     answers = tflite_outputs(path, images)
     for order in (slice(None), slice(None, None, -1)):  # the first image has no say of its own
-        found = collect(path, [head], images[order], distribution=True)
+        found = collect(path, [head], images[order], counted=[head])
         assert found[head].low == pytest.approx(answers.min(), abs=1e-5)
         assert found[head].high == pytest.approx(answers.max(), abs=1e-5)
         assert found[head].counts.sum() == answers.size

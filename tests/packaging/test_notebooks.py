@@ -160,7 +160,7 @@ def test_what_was_not_run_is_said(notebook, path):
         "python -m recipes.finetune --config flower --device gpu",
         "python -m recipes.finetune --config flowers --set train.batch=5",
         "python -m recipes.finetune --config flowers --device npu",
-        "python -m export --model m.keras --labels x",
+        "python -m export --model m.keras --labelling x",
         "python -m recipes.fewshot --config trained --set shots=(1,5)",
     ],
 )
