@@ -36,9 +36,9 @@ def read_graph(path):
         "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
     )
     with open(path, "rb") as file:
-        data = file.read()
-    require_check("file", data[4:8] == b"TFL3", "a TFLite flatbuffer", repr(data[:8]))
-    return tools.read_model_from_bytearray(bytearray(data))
+        data = bytearray(file.read())
+    require_check("file", data[4:8] == b"TFL3", "a TFLite flatbuffer", repr(bytes(data[:8])))
+    return tools.read_model_from_bytearray(data)
 
 
 def check_graph(path):

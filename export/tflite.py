@@ -1,6 +1,8 @@
 """Keras to TFLite: float file, quantization, checks, and only then the name the user asked for."""
 
 import dataclasses
+import functools
+import gc
 import os
 import tempfile
 
@@ -127,8 +129,8 @@ def to_tflite(
     calibration = _calibration(preset, rule, shape, calibration_images, pixel_input)
     with written_aside(path) as aside, progress(show_progress, stages=9) as bar:
         bar.stage("preparing the graph")
-        made = outputs.with_output(export_model(source, pixel_input), output, k)
-        found = make_file(made, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
+        build = functools.partial(_graph_model, source, pixel_input, output, k)
+        found = make_file(build, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
         check_buffers(aside)  # before a rewriting would hide weights outside the flatbuffer
         if input_dtype == "uint8":
             take_uint8(aside)
@@ -188,13 +190,19 @@ def _learned(model, pixel_input, output):
     return baked_model(model), activation_ranges(model)
 
 
+def _graph_model(model, pixel_input, output, k):
+    """The model whose graph the file holds."""
+    return outputs.with_output(export_model(model, pixel_input), output, k)
+
+
 def make_file(
-    model, rule, path, calibration=None, learned=None, images=None, pixel_input=True, num_threads=2, bar=None
+    build, rule, path, calibration=None, learned=None, images=None, pixel_input=True, num_threads=2, bar=None
 ):
     """Writes the file of a model from `export_model`: float first, then the preset's quantization of it.
 
     Args:
-        model: from `export_model`.
+        build: function that makes a model of its own, from `export_model`; nothing else holds it, so that its weights
+            are gone before the quantizer needs memory.
         rule: `Preset`.
         path: str, the file to write.
         calibration: None, or images for ranges and equalisation.
@@ -208,11 +216,12 @@ def make_file(
     if bar:
         bar.stage("converting")
     if rule.weights == "float":
-        convert(model, path)
+        convert(build(), path)
         return {}
     with tempfile.TemporaryDirectory() as folder:
         float_path = os.path.join(folder, "float.tflite")
-        convert(model, float_path)
+        convert(build(), float_path)
+        gc.collect()  # a Keras model holds itself in cycles
         if learned is not None:
             quantize_learned(float_path, path, learned)
             done = Quantized()
