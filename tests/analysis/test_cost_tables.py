@@ -51,6 +51,21 @@ def test_sizes_that_no_memory_would_hold():
     assert analysis.variant_cost("vit_b16", patch_size=32).parameters == 88_224_232
 
 
+@pytest.mark.parametrize(
+    "variant, parameters",
+    [
+        ("vit_ti16", 5_717_416),
+        ("vit_s16", 22_050_664),
+        ("vit_l32", 306_535_400),
+        ("r_ti16", 6_337_704),
+        ("r26_s32", 36_431_912),
+        ("r50_l32", 328_994_856),
+    ],
+)
+def test_parameters_of_the_papers_sizes(variant, parameters):
+    assert analysis.variant_cost(variant).parameters == parameters
+
+
 def test_variant_cost_refuses():
     with pytest.raises(ValueError, match=r"variant must be one of .* received 'vit_b61'; nearest: \['vit_b16'"):
         analysis.variant_cost("vit_b61")

@@ -71,7 +71,7 @@ def visit(chromium, page):
 
     def run(steps):
         done = subprocess.run(
-            ["node", DRIVER, WEB, chromium], input=json.dumps(steps), capture_output=True, text=True, timeout=150
+            ["node", DRIVER, WEB, chromium], input=json.dumps(steps), capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr[-3000:]
         told = json.loads(done.stdout)
