@@ -21,8 +21,8 @@ ROWS = 16  # of each image, for a layer's own noise
 def keep_float(float_path, operators, modes, ranges, images, num_threads=2):
     """Takes static dense layers back to float, the noisiest first, until the outputs are near enough to float's.
 
-    A layer's noise is that of its rounded weights, input and output on float activations, against its exact output.
-    The order is therefore known before, and the greedy search is one for the shortest beginning of the list.
+    A layer's noise is that of its rounded weights, input and output on float activations, against its exact output. That
+    order only guesses what matters for the model's outputs, so the search also drops what it can spare.
 
     Args:
         float_path: str, float32 `.tflite` file.
@@ -40,24 +40,48 @@ def keep_float(float_path, operators, modes, ranges, images, num_threads=2):
     noise = layer_noise(float_path, dense, ranges, images[:8], num_threads)
     order = sorted(dense, key=lambda operator: noise[operator.index])
     exact = TFLiteRunner(float_path, num_threads)(images)
-    most = int(MOST_SHARE * len(order))
 
-    def reaches(count):
-        tried = modes | {operator.index: "float" for operator in order[:count]}
+    def reaches(floats):
+        tried = modes | {operator.index: "float" for operator in floats}
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "tried.tflite")
             quantize(float_path, path, operators, tried, ranges)
             return _sqnr(exact, TFLiteRunner(path, num_threads)(images)) >= GOAL_DB
 
-    least, enough = 0, most  # the shortest beginning lies in least...enough
+    kept = fewest(order[: int(MOST_SHARE * len(order))], reaches)
+    return modes | {operator.index: "float" for operator in kept}, tuple(operator.label for operator in kept)
+
+
+def fewest(order, reaches):
+    """Searches a short list that is enough: first a beginning of the order, then that without what it can spare.
+
+    Args:
+        order: list, the most promising first.
+        reaches: function of a list: whether it is enough. It is called about 4 log2(n) times, or more if little can be
+            spared.
+
+    Returns:
+        list, in the order; all of it if even that isn't enough.
+    """
+    least, enough = 0, len(order)  # the shortest beginning that is enough lies in least...enough
     while least < enough:
         middle = (least + enough) // 2
-        if reaches(middle):
+        if reaches(order[:middle]):
             enough = middle
         else:
             least = middle + 1
-    kept = order[:enough]
-    return modes | {operator.index: "float" for operator in kept}, tuple(operator.label for operator in kept)
+    kept, size = order[:enough], enough // 2
+    while size and enough < len(order):  # the last of it is needed; the others in halves, quarters, ...
+        for start in range(0, len(kept) - 1, size):
+            rest = kept[:start] + kept[start + size :]
+            if len(rest) < len(kept) and kept[-1] in rest and reaches(rest):
+                kept = rest
+                break
+        else:
+            size //= 2
+            continue
+        size = min(size, len(kept) // 2)
+    return kept
 
 
 def layer_noise(float_path, dense, ranges, images, num_threads=2):
