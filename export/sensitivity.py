@@ -21,8 +21,8 @@ ROWS = 16  # of each image, for a layer's own noise
 def keep_float(float_path, operators, modes, ranges, images, num_threads=2):
     """Takes static dense layers back to float, the noisiest first, until the outputs are near enough to float's.
 
-    A layer's noise is that of its rounded weights, input and output on float activations, against its exact output. That
-    order only guesses what matters for the model's outputs, so the search also drops what it can spare.
+    A layer's noise is that of its rounded weights, input and output on float activations, against its exact output.
+    That order only guesses what matters for the model's outputs, so the search also drops what it can spare.
 
     Args:
         float_path: str, float32 `.tflite` file.
