@@ -11,15 +11,13 @@ LABELS = ["d", "a", "b", "c", "e", "f", "g"]  # another order than the data set'
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def files(tmp_path_factory, make):
     """Two files of one net, one of another."""
-    from conftest import make_model
-
     folder = tmp_path_factory.mktemp("files")
     paths = {name: str(folder / f"{name}.tflite") for name in ("float", "int8", "other")}
-    to_tflite(make_model(), paths["float"], preset="fp32", labels=LABELS)
-    to_tflite(make_model(), paths["int8"], input_dtype="uint8", labels=LABELS)
-    to_tflite(make_model(seed=4), paths["other"], preset="fp32")
+    to_tflite(make(), paths["float"], preset="fp32", labels=LABELS)
+    to_tflite(make(), paths["int8"], input_dtype="uint8", labels=LABELS)
+    to_tflite(make(seed=4), paths["other"], preset="fp32")
     return paths
 
 

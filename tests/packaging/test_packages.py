@@ -44,7 +44,7 @@ def test_every_folder_with_code_is_a_package():
 def test_console_scripts_exist(setup_cfg):
     scripts = setup_cfg["options.entry_points"]["console_scripts"].split("\n")
     targets = [line.partition("=")[2].strip() for line in scripts if line]
-    assert len(targets) == 8
+    assert len(targets) == 9
     for target in targets:
         module, _, function = target.partition(":")
         assert callable(getattr(importlib.import_module(module), function))
