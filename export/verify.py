@@ -17,6 +17,7 @@ from .graph import export_model
 from .report import ExportReport
 from .runtime import TFLiteRunner, is_fully_accelerated
 
+LARGE = 40_000_000  # bytes of a file for which the reference kernels take a minute and more
 LEAST_REFERENCE_COSINE = 0.99  # of reference and fast kernels: they round activations of a dynamic product differently
 
 
@@ -85,7 +86,8 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
 
 def _reference_cosine(file, image, received, preset, num_threads):
     """Checks that TFLite's kernels without XNNPACK agree with it on one image; returns the cosine."""
-    slow = TFLiteRunner(file, num_threads, preset.plain_kernels).one(image)
+    kernels = preset.plain_kernels if os.path.getsize(file) < LARGE else "builtin"
+    slow = TFLiteRunner(file, num_threads, kernels).one(image)
     if not isinstance(slow, dict):
         slow, received = {"": slow}, {"": received}
     cosines = [
