@@ -58,9 +58,7 @@ def test_each_preset_for_each_model(tmp_path, name, preset):
     photos = images(model, 128)
     pixel_input = preset != "int16x8" or name not in ("hybrid", "resnet")
     if not pixel_input:
-        with pytest.raises(
-            ValueError, match="pixel_input must be False for preset 'int16x8' and .* can't take"
-        ):
+        with pytest.raises(ValueError, match="pixel_input must be False for preset 'int16x8' and .* can't take"):
             to_tflite(model, path, preset, calibration_images=photos)
         photos = vitkeras.preprocess_input(photos)
     # Four bits change the answers of a random net: no agreement is asked for on made-up images.
