@@ -1,7 +1,4 @@
 import importlib.util
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,16 +77,6 @@ def test_the_masks_keep_the_largest():
         kept = np.abs(before[path])[kernel != 0]
         assert kept.min() >= np.abs(before[path])[kernel == 0].max()
         np.testing.assert_array_equal(pruning.masks[path].numpy() != 0, kernel != 0)
-
-
-@pytest.mark.slow
-def test_replicas_prune_as_one_device_does():
-    script = Path(__file__).with_name("pruning_run.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    words = done.stdout.split()
-    assert words[:4] == ["masks", "6", "same", "True"] and abs(float(words[5]) - 0.5) < 0.001
-    assert float(words[7]) < 1e-5
 
 
 @pytest.mark.parametrize(

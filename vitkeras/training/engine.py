@@ -44,7 +44,7 @@ class Engine:
             memory. Default False.
         jit_compile: bool, whether loss and gradients are compiled by XLA, for GPUs. On a TPU everything is, whatever
             is said here; on a CPU it is slower. Default False.
-        pruning: `MagnitudePruning` or None (default). An average of the weights isn't sparse, so not with `ema_decay`.
+        pruning: `MagnitudePruning` or None (default). An average of the weights isn't sparse, so not with `ema_decay`; on one device.
 
     Raises:
         ValueError: if the task can't train the model, or an argument is outside its range.
@@ -88,6 +88,8 @@ class Engine:
         self.model = model
         self.optimizer = optimizer
         self.strategy = strategy or tf.distribute.get_strategy()
+        if pruning is not None and self.strategy.num_replicas_in_sync > 1:
+            raise ValueError(f"pruning needs one device, received {self.strategy.num_replicas_in_sync} replicas.")
         self.accumulate = accumulate
         self.seed = seed
         self.remat = remat
