@@ -44,7 +44,8 @@ class Engine:
             memory. Default False.
         jit_compile: bool, whether loss and gradients are compiled by XLA, for GPUs. On a TPU everything is, whatever
             is said here; on a CPU it is slower. Default False.
-        pruning: `MagnitudePruning` or None (default). An average of the weights isn't sparse, so not with `ema_decay`; on one device.
+        pruning: `MagnitudePruning` or None (default). An average of the weights isn't sparse, so not with `ema_decay`;
+            on one device.
 
     Raises:
         ValueError: if the task can't train the model, or an argument is outside its range.
