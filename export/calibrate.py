@@ -1,6 +1,6 @@
 """Ranges of activations, measured on images in LiteRT.
 
-The quantizer's own calibration is a moving average that starts at the first image: 8 dB worse than the extremes.
+The quantizer's own calibration is a moving average that starts at the first image.
 
 Legend: N images, T tensors.
 """

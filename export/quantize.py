@@ -20,7 +20,7 @@ BLOCK = 32  # inputs of a 4-bit matrix that share a scale
 PURPOSE = "int8 export"
 
 
-def quantize(float_path, path, operators, modes, ranges=None, algorithms=None):
+def quantize(float_path, path, operators, modes, ranges=None):
     """Writes a quantized file.
 
     Args:
@@ -29,13 +29,12 @@ def quantize(float_path, path, operators, modes, ranges=None, algorithms=None):
         operators: list of `Operator`, from `read_operators(float_path)`.
         modes: dict of operator index -> mode; those that aren't named stay float.
         ranges: dict of tensor name -> (low, high) for every activation of a static operator.
-        algorithms: dict of operator index -> name of ai-edge-quantizer's algorithm for its weights; default min/max.
 
     Raises:
         ImportError: if ai-edge-quantizer is missing; the extra is named.
         ValueError: if a static operator's range is missing.
     """
-    recipe, used = _recipe(operators, modes, algorithms or {}), _ranges(operators, modes, ranges or {})
+    recipe, used = _recipe(operators, modes), _ranges(operators, modes, ranges or {})
     _write(float_path, path, recipe, used)
 
 
@@ -79,7 +78,7 @@ def _write(float_path, path, recipe, ranges):
     pull_weights_in(path)
 
 
-def _recipe(operators, modes, algorithms):
+def _recipe(operators, modes):
     """ai-edge-quantizer's recipe with one line an operator."""
     manager = require("ai_edge_quantizer.recipe_manager", "ai-edge-quantizer", PURPOSE, extra="export")
     types = require("ai_edge_quantizer.qtyping", "ai-edge-quantizer", PURPOSE, extra="export")
@@ -108,8 +107,7 @@ def _recipe(operators, modes, algorithms):
             continue
         if mode == "int4" and operator.weight_shape[-1] % BLOCK:
             mode = "dynamic"
-        chosen = algorithms.get(operator.index, "float_casting" if mode == "fp16" else None)
-        more = {"algorithm_key": chosen} if chosen else {}
+        more = {"algorithm_key": "float_casting"} if mode == "fp16" else {}
         recipe.add_quantization_config(_exactly(operator.output), names(operator.kind), configurations[mode], **more)
         if mode == "static":
             for output, kind in operator.moves:
