@@ -96,21 +96,41 @@ def check_acceleration(partitions, fully_accelerated):
 
 
 def check_integers(path, ends=True):
-    """Checks that every operator of a file computes in integers; `ends`: whether its input and output must be some."""
+    """Checks that every operator of a file computes in integers.
+
+    Args:
+        path: str, a `.tflite` file.
+        ends: bool, whether its input and output must be integers too; if not, pixels may be normalised in float.
+    """
     tools = require(
         "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
     )
     model = read_graph(path)
     graph = model.subgraphs[0]
     floats = {i for i, tensor in enumerate(graph.tensors) if tensor.type == 0}
+    allowed = set() if ends else pixel_operators(model)
     inside = {
         tools.opcode_to_name(model, operator.opcodeIndex)
-        for operator in graph.operators
-        if floats & {*operator.inputs, *operator.outputs}
+        for i, operator in enumerate(graph.operators)
+        if i not in allowed and floats & {*operator.inputs, *operator.outputs}
     } - {"QUANTIZE", "DEQUANTIZE"}
     require_check("integers", not inside, "integer operators only", f"{', '.join(sorted(inside))} in float")
     found = ends and floats & {*graph.inputs, *graph.outputs}
     require_check("integers", not found, "integer input and output", "float ones")
+
+
+def pixel_operators(model):
+    """Set of indices of the operators that normalise pixels: products and differences of input and constants."""
+    tools = require(
+        "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
+    )
+    graph, found = model.subgraphs[0], set()
+    made = {t for operator in graph.operators for t in operator.outputs} - set(graph.inputs)
+    for i, operator in enumerate(graph.operators):
+        if tools.opcode_to_name(model, operator.opcodeIndex) in ("MUL", "SUB") and not made & set(operator.inputs):
+            found.add(i)
+            made -= set(operator.outputs)
+    return found
 
 
 def compare(reference, received):

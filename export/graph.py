@@ -80,12 +80,6 @@ def export_model(model, pixel_input):
     return clone
 
 
-def folds_normalisation(model):
-    """Whether the image enters a `PatchEmbedding`, into which the normalisation goes without operators of its own."""
-    image = model.inputs[0]
-    return any(isinstance(layer, layers.PatchEmbedding) and layer.input is image for layer in model.layers)
-
-
 def _fold_normalisation(convolution):
     kernel = keras.ops.convert_to_numpy(convolution.kernel).astype("float64")  # (P, P, C, D)
     bias = keras.ops.convert_to_numpy(convolution.bias).astype("float64")

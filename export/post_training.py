@@ -73,6 +73,7 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
                 path,
                 preset.everything,
                 _all_ranges(float_path, preset, images, pixel_input, num_threads, over),
+                _before_the_stem(float_path) if preset.everything == 16 else (),
             )
             return Quantized(sites)
         ranges, kept = {}, ()
@@ -116,6 +117,12 @@ def _all_ranges(float_path, preset, images, pixel_input, num_threads, progress):
     found = collect(float_path, names, images, names if method != "min_max" else (), num_threads, progress)
     ranges = {name: statistics.range(method) for name, statistics in found.items()}
     return ranges | ({name: (0.0, 255.0) for name in _graph_inputs(float_path)} if pixel_input else {})
+
+
+def _before_the_stem(float_path):
+    """Outputs of the operators that normalise pixels: LiteRT's int16 subtraction refuses their ranges."""
+    graph = Graph(float_path)
+    return [graph.name(graph.operators[i].outputs[0]) for i in sorted(checks.pixel_operators(graph.model))]
 
 
 def _graph_inputs(path):

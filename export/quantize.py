@@ -47,13 +47,14 @@ def quantize_dynamic(float_path, path):
     _write(float_path, path, recipe, {})
 
 
-def quantize_everything(float_path, path, bits, ranges):
+def quantize_everything(float_path, path, bits, ranges, but=()):
     """Writes a file in which every operator computes in integers.
 
     Args:
         float_path, path: as for `quantize`.
         bits: 8, with int8 input and output; or 16: int16 activations, int8 weights, float input and output.
         ranges: dict of tensor name -> (low, high) for every activation.
+        but: names of the outputs of operators that stay float.
     """
     manager = require("ai_edge_quantizer.recipe_manager", "ai-edge-quantizer", PURPOSE, extra="export")
     types = require("ai_edge_quantizer.qtyping", "ai-edge-quantizer", PURPOSE, extra="export")
@@ -62,6 +63,10 @@ def quantize_everything(float_path, path, bits, ranges):
     if bits == 16:
         for name in (types.TFLOperationName.INPUT, types.TFLOperationName.OUTPUT):
             recipe.add_quantization_config(".*", name, algorithm_key="no_quantize")
+    for output in but:
+        recipe.add_quantization_config(
+            _exactly(output), types.TFLOperationName.ALL_SUPPORTED, algorithm_key="no_quantize"
+        )
     _write(float_path, path, recipe, ranges)
 
 

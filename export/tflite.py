@@ -20,7 +20,7 @@ from .card import add_card
 from .checks import check_buffers
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
-from .graph import check_model, export_model, folds_normalisation, serving_module, tensorflow
+from .graph import check_model, export_model, serving_module, tensorflow
 from .layer_snr import layer_snr
 from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
@@ -114,11 +114,6 @@ def to_tflite(
     check_input_dtype(input_dtype, pixel_input)
     if input_dtype == "uint8" and rule.everything == 8:
         raise ValueError(f"input_dtype must be 'float32' for preset {preset!r}, whose input is int8: pixel - 128.")
-    if rule.everything == 16 and pixel_input and not folds_normalisation(source):
-        raise ValueError(
-            f"pixel_input must be False for preset {preset!r} and {model.name!r}, whose stem can't take the "
-            "normalisation in: LiteRT's int16 subtraction refuses it."
-        )
     if labels is not None:
         labels = labels_module.check_labels(labels, outputs.label_count(model, output))
     about = check_about(about, model.name)
