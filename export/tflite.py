@@ -18,9 +18,10 @@ from .about import check_about
 from .agreement import check_image_labels
 from .card import add_card
 from .checks import check_buffers
+from .convert import convert
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
-from .graph import check_model, export_model, serving_module, tensorflow
+from .graph import check_model, export_model, tensorflow
 from .layer_snr import layer_snr
 from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
@@ -28,7 +29,6 @@ from .presets import find_preset
 from .progress import progress
 from .qat import activation_ranges, baked_model
 from .qat_ranges import quantize_learned
-from .quiet import quiet
 from .uint8_input import check_input_dtype, take_uint8
 from .verify import verify
 
@@ -229,16 +229,3 @@ def make_file(
             done = quantize_post_training(float_path, path, rule, calibration, pixel_input, num_threads, bar)
         snr = () if images is None else layer_snr(float_path, path, images, num_threads)
     return {"layer_snr": snr, "equalized": done.equalized, "kept_float": done.kept_float}
-
-
-def convert(model, path):
-    """Writes the float32 file: batch 1, a named signature, builtin operators only."""
-    tf = tensorflow()
-    with tempfile.TemporaryDirectory() as folder, quiet():
-        module = serving_module(model, batch_size=1)
-        tf.saved_model.save(module, folder, signatures={"serving_default": module.serve})
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        data = converter.convert()
-    with open(path, "wb") as file:
-        file.write(data)
