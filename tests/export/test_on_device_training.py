@@ -62,7 +62,7 @@ def test_flowers_are_learnt_on_the_device(test_data, tmp_path):
     run = {name: interpreter.get_signature_runner(name) for name in SIGNATURES}
 
     def features_of(part):
-        images, labels = data.raw_images(part, 224)
+        images, labels = (values[::2] for values in data.raw_images(part, 224))  # half, for time: 30 + 10 of a class
         rows = [run["features"](image=image[None].astype("float32"))["features"] for image in images]
         return images, np.concatenate(rows), labels
 
@@ -74,7 +74,7 @@ def test_flowers_are_learnt_on_the_device(test_data, tmp_path):
 
     head = run["get_head"]()
     before, order, losses = accuracy(head).mean(), np.random.default_rng(3), []
-    for _ in range(20):
+    for _ in range(40):
         for rows in order.permutation(len(train_labels)).reshape(-1, 30):
             result = run["train_head"](
                 features=train_features[rows], labels=train_labels[rows], learning_rate=np.float32(0.01), **head
@@ -82,12 +82,12 @@ def test_flowers_are_learnt_on_the_device(test_data, tmp_path):
             head = {"kernel": result["kernel"], "bias": result["bias"]}
             losses.append(result["loss"].item())
     after = accuracy(head).mean()
-    print(f"accuracy {before:.4f} -> {after:.4f}, loss {np.mean(losses[:24]):.3f} -> {np.mean(losses[-24:]):.3f}")
+    print(f"accuracy {before:.4f} -> {after:.4f}, loss {np.mean(losses[:12]):.3f} -> {np.mean(losses[-12:]):.3f}")
     assert before == pytest.approx(1 / 12, abs=1e-6) and after >= 0.9
 
-    chosen = images[::24].astype("float32")
+    chosen = images[::12].astype("float32")
     logits = np.concatenate([run["infer"](image=image[None], **head)["logits"] for image in chosen])
-    np.testing.assert_allclose(logits, test_features[::24] @ head["kernel"] + head["bias"], rtol=0, atol=1e-3)
+    np.testing.assert_allclose(logits, test_features[::12] @ head["kernel"] + head["bias"], rtol=0, atol=1e-3)
     np.savez(tmp_path / "kept.npz", images=chosen, **head)
     command = [sys.executable, "-c", RESTORE, path, str(tmp_path / "kept.npz"), str(tmp_path / "out.npy")]
     subprocess.run(command, check=True, capture_output=True)

@@ -100,6 +100,7 @@ def stop_after_a_chunk(patch):
     patch.setattr(StopSignal, "requested", property(requested))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(pretrained, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after_a_chunk(patch)
@@ -111,7 +112,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(pretrained,
         np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
 
 
-@pytest.mark.parametrize("before, now", [("false", "true"), ("true", "false")])
+@pytest.mark.parametrize("before, now", [("false", "true"), pytest.param("true", "false", marks=pytest.mark.slow)])
 def test_a_run_does_not_go_on_with_another_compiler(tmp_path, monkeypatch, capsys, before, now):
     """XLA draws other masks from the same seeds (decision 0007)."""
     texts = ("train.steps=6", "train.save_every=3", "model.dropout_rate=0.3")

@@ -60,7 +60,7 @@ def test_one_sgd_step_equals_tape_and_numpy():
         np.testing.assert_allclose(after.numpy(), expected, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("clip", [pytest.param(None, marks=pytest.mark.slow), 0.5])
 def test_micro_batches_add_up(clip):
     np.testing.assert_allclose(losses(accumulate=3, clip=clip), losses(clip=clip), rtol=0, atol=1e-6)
 

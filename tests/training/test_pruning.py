@@ -54,6 +54,7 @@ def test_sparsity_follows_the_schedule_and_stays():
     assert all(np.count_nonzero(array) > 0.9 * array.size for array in untouched)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same():
     whole, first = engine(), engine()
     whole.run(whole.iterator(batches()), 6)

@@ -38,7 +38,10 @@ def test_states_differ_in_every_argument():
     assert drawn[0] == tuple(int(s[0]) for s in draw_states(3, *positions[0]))
 
 
-@pytest.mark.parametrize("policy, kwargs", [("float32", {}), ("mixed_bfloat16", {"accumulate": 2, "remat": True})])
+@pytest.mark.parametrize(
+    "policy, kwargs",
+    [("float32", {}), pytest.param("mixed_bfloat16", {"accumulate": 2, "remat": True}, marks=pytest.mark.slow)],
+)
 def test_the_run_depends_on_seed_and_step_only(policy, kwargs):
     keras.config.set_dtype_policy(policy)
     first, again, other = losses(3, **kwargs), losses(3, **kwargs), losses(3, seed=1, **kwargs)
