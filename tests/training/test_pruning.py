@@ -1,4 +1,5 @@
 import importlib.util
+import types
 
 import numpy as np
 import pytest
@@ -100,6 +101,12 @@ def test_what_does_not_go_together():
     Engine(model, make_optimizer("sgd", 0.1), pruning=pruning)
     with pytest.raises(ValueError, match="a MagnitudePruning of its own"):
         Engine(model, make_optimizer("sgd", 0.1), pruning=pruning)
+
+
+def test_several_replicas_are_refused():
+    strategy = types.SimpleNamespace(num_replicas_in_sync=2)
+    with pytest.raises(ValueError, match="pruning needs one device, received 2 replicas"):
+        Engine(build(), make_optimizer("sgd", 0.1), strategy, pruning=MagnitudePruning(0.5, 3))
 
 
 def test_long_schedules_end_on_their_last_step():
