@@ -78,14 +78,30 @@ def attention_distance(model, images, batch_size=8):
     total = 0
     for start in range(0, len(images), batch_size):
         batch = images[start : start + batch_size]
-        attention = record_attention(model, batch)
-        grid, prefix = attention.grid, attention.num_prefix_tokens
-        tokens = {weights.shape[-1] for weights in attention.maps}
-        if grid is None or tokens != {prefix + grid[0] * grid[1]}:
-            raise ValueError(
-                f"model must attend to a whole patch grid, {model.name!r} has the grid {grid} and attends to "
-                f"{sorted(tokens)} tokens."
-            )
-        distances = patch_distances(grid, [side / n for side, n in zip(images.shape[1:3], grid)])
-        total = total + len(batch) * np.stack([mean_distances(w, distances, prefix) for w in attention.maps])
+        total = total + len(batch) * layer_distances(record_attention(model, batch), images.shape[1:3], model.name)
     return total / len(images)
+
+
+def layer_distances(attention, image_size, name):
+    """Returns the mean distances of an `Attention`.
+
+    Args:
+        attention: `Attention` of one batch.
+        image_size: (height, width) of the images in pixels.
+        name: str, the model's, for the error.
+
+    Returns:
+        float64 array (L, H).
+
+    Raises:
+        ValueError: if the layers don't attend to a whole patch grid.
+    """
+    grid, prefix = attention.grid, attention.num_prefix_tokens
+    tokens = {weights.shape[-1] for weights in attention.maps}
+    if grid is None or tokens != {prefix + grid[0] * grid[1]}:
+        raise ValueError(
+            f"model must attend to a whole patch grid, {name!r} has the grid {grid} and attends to "
+            f"{sorted(tokens)} tokens."
+        )
+    distances = patch_distances(grid, [side / n for side, n in zip(image_size, grid)])
+    return np.stack([mean_distances(weights, distances, prefix) for weights in attention.maps])

@@ -32,7 +32,7 @@ def embedding_filters(model, count=28):
         >>> embedding_filters(model, count=5).shape
         (5, 16, 16, 3)
     """
-    kernel = _first_kernel(model)
+    kernel = first_kernel(model)
     points = kernel.reshape(-1, kernel.shape[-1]).T.astype("float64")  # (D, P * P * C)
     if not isinstance(count, int) or not 0 < count <= min(points.shape):
         raise ValueError(f"count must be an int in 1...{min(points.shape)}, received {count!r}.")
@@ -41,7 +41,8 @@ def embedding_filters(model, count=28):
     return (components * np.sign(peaks)).reshape(count, *kernel.shape[:3]).astype("float32")
 
 
-def _first_kernel(model):
+def first_kernel(model):
+    """The kernel that sees the pixels, as an array (P, P, C, D); ValueError if the model has none."""
     inside = list(_in_order(model))
     roots = [layer.kernel for layer in inside if isinstance(layer, layers.StdConv)]
     roots += [layer.projection.kernel for layer in inside if isinstance(layer, layers.PatchEmbedding)]
@@ -71,8 +72,7 @@ def position_similarity(model, layer=0):
         >>> position_similarity(model).shape
         (2, 3, 2, 3)
     """
-    kinds = (layers.PositionEmbedding, layers.PositionEmbedding2D, layers.RelativePositionLogits)
-    found = [x for x in _in_order(model) if isinstance(x, kinds)]
+    found = position_layers(model)
     if not found:
         raise ValueError(f"model must have a learned position embedding, {model.name!r} has none.")
     if not isinstance(layer, int) or not -len(found) <= layer < len(found):
@@ -81,6 +81,17 @@ def position_similarity(model, layer=0):
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit = vectors / np.where(norms > 0, norms, 1)
     return (unit @ unit.T).reshape(*shape, *shape).astype("float32")
+
+
+def position_layers(model):
+    """list of the layers of `model` that hold learned positions, in the model's order."""
+    kinds = (layers.PositionEmbedding, layers.PositionEmbedding2D, layers.RelativePositionLogits)
+    return [x for x in _in_order(model) if isinstance(x, kinds)]
+
+
+def has_positions(model):
+    """Whether `model` holds learned positions of any kind."""
+    return bool(position_layers(model))
 
 
 def _position_vectors(layer):

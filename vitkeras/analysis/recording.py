@@ -20,11 +20,13 @@ class Attention:
         maps: list of float32 arrays (B, H, N, N), one a layer in the order in which they ran.
         grid: (h, w), the patch grid, or None without a `PatchEmbedding`.
         num_prefix_tokens: int, P, tokens before the patches.
+        output: what the model returned.
     """
 
     maps: list
     grid: tuple | None
     num_prefix_tokens: int
+    output: object = None
 
 
 def record_attention(model, images):
@@ -45,9 +47,10 @@ def record_attention(model, images):
         for layer in inside:
             if isinstance(layer, PatchEmbedding):
                 hooks.enter_context(_recorded(layer, "call", lambda x: grids.append(tuple(x.shape[1:3]))))
-        model(images, training=False)  # called, not predicted: nothing is traced, so each value is there
+        output = model(images, training=False)  # called, not predicted: nothing is traced, so each value is there
     maps = [np.asarray(keras.ops.convert_to_numpy(weights)) for weights in maps]
-    return Attention(maps, grids[0] if grids else None, sum(isinstance(layer, ClassToken) for layer in inside))
+    prefix = sum(isinstance(layer, ClassToken) for layer in inside)
+    return Attention(maps, grids[0] if grids else None, prefix, output)
 
 
 def check_model(model):
