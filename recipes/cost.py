@@ -90,7 +90,7 @@ def _patches(arguments):
     row = VARIANTS[arguments.model]
     if not hasattr(row, "hidden_dim"):
         raise ValueError(f"--table patches is for models with encoder blocks, received {arguments.model!r}.")
-    height, width = sides = _sides(arguments.image)
+    height, width = sides = sides_of(arguments.image)
     patches = [p for p in PATCH_SIZES if height % p == width % p == 0]
     table = patch_table(sides, patches, row.hidden_dim, row.num_heads, row.mlp_dim)
     crossing = attention_crossing(row.hidden_dim, row.mlp_dim)
@@ -140,19 +140,19 @@ TABLES = {"layers": _layers, "parameters": _parameters, "patches": _patches, "pr
 def _cost(arguments):
     from vitkeras.analysis import variant_cost
 
-    return variant_cost(arguments.model, _sides(arguments.image), arguments.classes, arguments.patch)
+    return variant_cost(arguments.model, sides_of(arguments.image), arguments.classes, arguments.patch)
 
 
-def _sides(text):
-    """(height, width) of "224" or "224x320"."""
+def sides_of(text, option="--image"):
+    """(height, width) of "224" or "224x320"; `option` is what an error calls it."""
     parts = text.split("x")
     if len(parts) > 2 or not all(part.isdecimal() and int(part) for part in parts):
-        raise ValueError(f"--image must be pixels or HEIGHTxWIDTH, such as 224 or 224x320, received {text!r}.")
+        raise ValueError(f"{option} must be pixels or HEIGHTxWIDTH, such as 224 or 224x320, received {text!r}.")
     return int(parts[0]), int(parts[-1])
 
 
 def _named(arguments):
-    return {"model": arguments.model, "image_size": _sides(arguments.image), "classes": arguments.classes}
+    return {"model": arguments.model, "image_size": sides_of(arguments.image), "classes": arguments.classes}
 
 
 def _title(arguments):

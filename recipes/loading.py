@@ -8,22 +8,28 @@ import zipfile
 from .config import PretrainConfig
 
 
-def load_model(path, ema=False):
+def load_model(path, ema=False, **reading):
     """Loads a model and the names of its classes.
 
     Args:
         path: str, a `.keras` file, a run's workdir, a checkpoint folder (`ckpt-120`), or a file or folder for
             `vitkeras.from_checkpoint`.
         ema: bool, take a checkpoint's averaged weights. Default False.
+        **reading: what a weights file doesn't tell of itself, for `vitkeras.from_checkpoint`: `activation`,
+            `input_mean` and `input_std`.
 
     Returns:
         (`keras.Model`, tuple of str or () where the names are unknown).
 
     Raises:
-        ValueError: if there is nothing to load, a checkpoint is damaged, or it has no averaged weights.
+        ValueError: if there is nothing to load, a checkpoint is damaged, it has no averaged weights, or `reading` is
+            given for a model that is saved as a whole.
     """
     from vitkeras import models
 
+    whole = any(os.path.exists(os.path.join(path, name)) for name in ("meta.json", "checkpoints", "model.keras"))
+    if reading and (whole or path.endswith(".keras")):
+        raise ValueError(f"{', '.join(reading)} must not be given for {path!r}, which is a whole model.")
     if os.path.exists(os.path.join(path, "meta.json")):
         return _from_checkpoint(path, ema)
     if os.path.isdir(path) and os.path.exists(os.path.join(path, "model.keras")) and not ema:
@@ -46,7 +52,7 @@ def load_model(path, ema=False):
             f"--model {path} must hold model.keras, checkpoints/, meta.json of a checkpoint or model.safetensors, "
             "received a folder with none of them."
         )
-    return models.from_checkpoint(path, classifier_activation=None), ()
+    return models.from_checkpoint(path, classifier_activation=None, **reading), ()
 
 
 def _saved(path):

@@ -1,4 +1,4 @@
-"""Looking inside a model: attention maps, rollout and distance, first filters, positions, their figures, and its cost."""
+"""Looking inside a model: attention, rollout, distance, first filters and positions, with figures; and its cost."""
 
 from vitkeras.analysis.attention import attention_maps
 from vitkeras.analysis.cost import Cost, LayerCost, flops

@@ -56,7 +56,7 @@ def attention_figure(model, image, query=None):
 
 
 def side_by_side(maps):
-    """Maps (L, H, h, w), each scaled from its least value to 0 to its largest to 1, as one picture with lines of NaN."""
+    """Maps (L, H, h, w), each scaled to 0...1, as one picture with lines of NaN between them."""
     layers, heads, height, width = maps.shape
     low, high = maps.min(axis=(2, 3), keepdims=True), maps.max(axis=(2, 3), keepdims=True)
     picture = np.full((layers * (height + 1), heads * (width + 1)), np.nan, "float32")

@@ -59,9 +59,10 @@ def figure_10(models):
 
     Example:
         >>> import vitkeras
-        >>> kinds = ("learned_1d", "learned_2d", "relative", "none")
+        >>> sizes = dict(patch_size=16, num_layers=1, hidden_dim=48, num_heads=3, mlp_dim=96)
         >>> models = {
-        ...     kind: vitkeras.VisionTransformer((32, 48, 3), 16, 1, 48, 3, 96, position_embedding=kind) for kind in kinds
+        ...     kind: vitkeras.VisionTransformer((32, 48, 3), **sizes, position_embedding=kind)
+        ...     for kind in ("learned_1d", "learned_2d", "relative", "none")
         ... }
         >>> figure_10(models).savefig("figure10.png")
     """

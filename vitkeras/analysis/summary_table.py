@@ -34,7 +34,12 @@ def summary(model, print_fn=print):
 
 def cost_text(cost, title):
     """Returns the table of a `Cost` under a title, as `summary` prints it."""
-    rows = [HEADINGS]
+    return "\n".join([title, *align([HEADINGS, *cost_rows(cost)], left=2), cost_sums(cost)])
+
+
+def cost_rows(cost):
+    """Returns the table's lines under `HEADINGS`: tuples of str, the last one the whole model's."""
+    rows = []
     shown = [layer for layer in cost.layers if layer.parameters or layer.macs]
     for _, group in itertools.groupby(shown, _alike):
         group = list(group)
@@ -52,10 +57,15 @@ def cost_text(cost, title):
             )
         )
     rows.append(("all", "", f"{cost.parameters:,}", f"{cost.macs / 1e6:,.3f}", "100.0 %", f"{cost.activations:,}"))
+    return rows
+
+
+def cost_sums(cost):
+    """Returns the line under the table: operations by kind, and memory."""
     kinds = [f"{kind} {100 * macs / max(cost.macs, 1):.1f} %" for kind, macs in cost.by_kind.items() if macs]
     closing = f"{cost.flops / 1e9:,.2f} GFLOP an image: {', '.join(kinds)}"
     memory = f"{4 * cost.activations / 1e6:,.1f} MB of activations in float32"
-    return "\n".join([title, *align(rows, left=2), f"{closing}; {memory}"])
+    return f"{closing}; {memory}"
 
 
 def align(rows, left=1):
