@@ -1,7 +1,8 @@
 """Looks inside a model: what it attends to in your photos, what it has learned, and what it costs, as one HTML page.
 
     python -m recipes.inspect --model runs/photos --image rose.jpg tulip.jpg --out report.html
-    python -m recipes.inspect --model vit_s14.npz --activation gelu --weights-input imagenet --image rose.jpg --out r.html
+    python -m recipes.inspect --model vit_s14.npz --activation gelu --weights-input imagenet --image rose.jpg \\
+        --out report.html
 
 `--model` takes what `recipes.evaluate` takes. The page holds its pictures and needs no network; the same numbers are
 written beside it as `report.json`. Photos of any size and mode are resized as for evaluation.

@@ -149,7 +149,6 @@ def facts(model, path):
         layers.PositionEmbedding2D: "learned, 2-d",
         layers.RelativePositionLogits: "relative",
     }
-    positions = [kinds[type(layer)] for layer in position_layers(model)]
     has_token = any(isinstance(layer, layers.ClassToken) for layer in inside)
     return {
         "model": model.name,
@@ -158,9 +157,14 @@ def facts(model, path):
         "layers": len(attentions),
         "heads": attentions[0].num_heads if attentions else 0,
         "width": attentions[0].query.units if attentions else 0,
-        "position embedding": positions[0] if positions else "none",
-        "position embeddings": len(positions),
+        "position embedding": _positions([kinds[type(layer)] for layer in position_layers(model)]),
         "class token": has_token,
         "classes": None if head_of(model) is None else int(model.output_shape[-1]),
         "parameters": model.count_params(),
     }
+
+
+def _positions(kinds):
+    if not kinds:
+        return "none"
+    return kinds[0] if len(kinds) == 1 else f"{kinds[0]}, in {len(kinds)} layers"

@@ -12,6 +12,11 @@ from . import inspect_pictures as pictures
 from .inspect_style import STYLE
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+NOTE = (
+    "How large a part each patch has in what the classifier reads: the class token, or the mean of all tokens without "
+    "one. 1 is an even share. The colours end where 3 % of the patches lie above them, because trained nets may keep "
+    "notes in a few patches of no interest, which then outweigh all others."
+)
 WORDS = {
     "mean": "<b>Attention rollout</b> over all layers, mean of the heads",
     "min": "<b>Rollout of the weakest head</b> of each layer: leaves out patches that single heads use as a store",
@@ -70,9 +75,7 @@ def _photo(look, index, count):
     )
     return (
         f"<section><h2>{_text(name)}</h2>{turned}{_bars(look.predictions)}<div class='wide'>{''.join(shown)}</div>"
-        "<p class='note'>How much each part of the picture has a part in what the classifier reads (the class token, or "
-        "the mean of all tokens without one). 1 is an even share. The colours end where 3 % of the patches lie above "
-        "them: trained nets may keep notes in a few patches of no interest, which then outweigh all others.</p>"
+        f"<p class='note'>{NOTE}</p>"
         f"<h3>Rollout after each layer</h3><div class='strip'>{steps}</div>"
         f"<h3>Attention of each head</h3>{_heads(look, index)}</section>"
     )
@@ -125,9 +128,9 @@ def _heads(look, index):
         figures = "".join(_head(i, j, heat, far, shape) for j, (heat, far) in enumerate(zip(maps, distances), 1))
         opened = " open" if i == len(look.heads) else ""
         parts.append(
-            f'<details name="heads-{index}"{opened}><summary>Layer {i} <small>its heads look '
-            f'{distances.min():.0f} to {distances.max():.0f} pixels far</small></summary><div class="heads">{figures}'
-            "</div></details>"
+            f'<details name="heads-{index}"{opened}><summary>Layer {i} '
+            f"<small>looks {distances.min():.0f} to {distances.max():.0f} px far</small></summary>"
+            f'<div class="heads">{figures}</div></details>'
         )
     return "<div>" + "".join(parts) + "</div>"
 
@@ -168,8 +171,8 @@ def _learned(report):
     of = "this picture" if len(report.looks) == 1 else f"these {len(report.looks)} pictures"
     return (
         f"<section><h2>What it has learned</h2><div class='panels'>{''.join(panels)}</div>"
-        f"<p class='note'>The three panels of the paper's Figure 7, for this model. The distances are those on {of}; the "
-        "paper averages 128.</p>"
+        "<p class='note'>The three panels of the paper's Figure 7, for this model. The distances are those on "
+        f"{of}; the paper averages 128.</p>"
         f"<details><summary>Attention distances in pixels</summary>{_table(head, rows)}</details></section>"
     )
 
@@ -194,7 +197,7 @@ def _cost(report):
 
 def _facts(facts):
     rows = [[name, _shown(value)] for name, value in facts.items()]
-    return f"<section><h2>The model</h2>{_table(None, rows)}</section>"
+    return f"<section><h2>The model</h2>{_table(None, rows, kind='facts')}</section>"
 
 
 def _shown(value):
@@ -205,13 +208,14 @@ def _shown(value):
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def _table(head, rows, texts=1):
-    cells = [] if head is None else ["<tr>" + "".join(f"<th>{_text(name)}</th>" for name in head) + "</tr>"]
-    for row in rows:
-        kinds = (' class="text"' if i < texts else "" for i in range(len(row)))
-        cells.append("<tr>" + "".join(f"<td{kind}>{_text(x)}</td>" for kind, x in zip(kinds, row)) + "</tr>")
+def _table(head, rows, texts=1, kind="numbers"):
+    """A table of a class `kind`; its first `texts` columns are flush left."""
+    cells = []
+    for tag, row in [("th", head)] * (head is not None) + [("td", row) for row in rows]:
+        marks = [' class="text"'] * texts + [""] * (len(row) - texts)
+        cells.append(f"<tr>{''.join(f'<{tag}{mark}>{_text(x)}</{tag}>' for mark, x in zip(marks, row))}</tr>")
     # A table that is wider than a phone scrolls by itself, by the keyboard, too.
-    return f'<div class="scroll" tabindex="0"><table>{"".join(cells)}</table></div>'
+    return f'<div class="scroll" tabindex="0"><table class="{kind}">{"".join(cells)}</table></div>'
 
 
 def _versions(versions):

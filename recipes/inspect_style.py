@@ -11,14 +11,14 @@ body { margin: 0; padding: clamp(1rem, 4vw, 2.5rem) 1rem; font: 1rem/1.5 system-
 main { max-width: 70rem; margin: 0 auto; display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem; }
 h1 { font-size: clamp(1.5rem, 5vw, 2.1rem); line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 0; overflow-wrap: anywhere; } h3 { font-size: 1.05rem; margin: .5rem 0 0; }
-p { margin: 0; } .note { color: var(--quiet); font-size: .92rem; max-width: 65ch; }
+p { margin: 0; } .note { color: var(--quiet); font-size: .92rem; max-width: 75ch; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: .75rem; padding: 1rem; display: grid;
   grid-template-columns: minmax(0, 1fr); gap: .9rem; }
 .wide { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr)); }
 .panels { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr));
   align-items: center; }
-.strip { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); }
-.heads { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(6.5rem, 1fr));
+.strip { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(5.6rem, 1fr)); }
+.heads { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(5.6rem, 1fr));
   padding: .3rem 0 .8rem; }
 figure { margin: 0; } figcaption { font-size: .88rem; margin-top: .35rem; } figcaption small { color: var(--quiet); }
 img { width: 100%; height: auto; display: block; border-radius: .35rem; }
@@ -40,6 +40,7 @@ summary:focus-visible, .scroll:focus-visible { outline: 3px solid var(--accent);
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; min-width: min(100%, 24rem); }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { color: var(--quiet); font-weight: 600; } th:first-child, td:first-child, td.text { text-align: left; }
+th { color: var(--quiet); font-weight: 600; } .text { text-align: left; }
+.facts td { white-space: normal; overflow-wrap: anywhere; }
 tr:last-child td { border-bottom: 0; } footer { color: var(--quiet); font-size: .88rem; overflow-wrap: anywhere; }
 """

@@ -6,6 +6,7 @@ import pytest
 
 import vitkeras
 from vitkeras.analysis import attention_maps, attention_rollout, roll_out, rollout_heat_map
+from vitkeras.analysis.rollout import roll_out_steps
 
 RNG = np.random.default_rng(31)
 IMAGES = RNG.normal(size=(2, 21, 55, 2)).astype("float32")
@@ -50,6 +51,17 @@ def test_rows_sum_to_one_and_heads_may_change_places(assert_close):
     rollout = roll_out(maps)
     assert_close(rollout.sum(axis=-1), np.ones((2, 7), "float32"), atol=1e-6)
     assert_close(roll_out([weights[:, RNG.permutation(5)] for weights in maps]), rollout, atol=1e-6)
+
+
+@pytest.mark.parametrize("fusion", ["mean", "max", "min"])
+def test_heads_are_fused_before_the_identity_is_added(fusion, assert_close):
+    maps = random_maps(layers=2)
+    first, second = (getattr(weights, fusion)(axis=1) + np.eye(7) for weights in maps)
+    first, second = (mixed / mixed.sum(axis=-1, keepdims=True) for mixed in (first, second))
+    assert_close(roll_out(maps, fusion), (second @ first).astype("float32"), atol=1e-6)
+    *_, last = steps = list(roll_out_steps(maps, fusion))
+    assert_close(steps[0], first.astype("float32"), atol=1e-6)
+    assert_close(last, roll_out(maps, fusion), atol=0)
 
 
 def test_the_identity_stays(assert_close):
