@@ -38,7 +38,7 @@ test: .venv/installed-test
 test-slow: .venv/installed-test
 	$(BIN)/python $(PYTEST) -m "slow and not web"
 
-# The pages of examples/web and examples/explorer in Chromium; installs that and Node.js where it may.
+# The pages of examples/web, examples/explorer and recipes.inspect in Chromium; installs that and Node.js where it may.
 test-web: .venv/installed-test
 	.ci/web_tools.sh
 	$(BIN)/python -m pytest -m web tests/examples

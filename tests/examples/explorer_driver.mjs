@@ -1,5 +1,5 @@
 /**
- * Drives the explorer page in Chromium: a list of steps as JSON on stdin, what each left on the page on stdout.
+ * Drives the explorer page, or any other file, in Chromium: a list of steps as JSON on stdin, what each left on the page on stdout.
  *
  *     node explorer_driver.mjs FOLDER_WITH_PLAYWRIGHT CHROMIUM < steps.json
  */
@@ -47,6 +47,9 @@ const steps = {
   },
   async runs(page) {
     return page.evaluate(() => [...document.querySelectorAll("#runs tr")].map((row) => row.textContent));
+  },
+  async evaluate(page, {expression}) {
+    return page.evaluate(expression);
   },
   async shot(page, {path}) {
     await page.screenshot({path, fullPage: true});
