@@ -78,10 +78,18 @@ def main(argv=None):
     parse.add_argument("--count", type=int, default=24, metavar="N", help="photos for the distances (default: 24)")
     parse.add_argument("--out", default=os.path.join("docs", "pictures"), metavar="FOLDER", help="default: %(default)s")
     arguments = parse.parse_args(argv)
-    for name, is_there in (("weights", os.path.isfile), ("photos", os.path.isdir), ("out", os.path.isdir)):
-        if not is_there(path := getattr(arguments, name)):
-            print(f"error: --{name} must exist, received {path!r}; see VITKERAS_TEST_DATA above.", file=sys.stderr)
-            return 2
+    try:
+        for name, is_there in (("weights", os.path.isfile), ("photos", os.path.isdir), ("out", os.path.isdir)):
+            if not is_there(path := getattr(arguments, name)):
+                raise ValueError(f"--{name} must exist, received {path!r}; VITKERAS_TEST_DATA names the data's folder.")
+        _write(arguments)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _write(arguments):
     import vitkeras
 
     model = vitkeras.from_checkpoint(arguments.weights, activation="gelu", input_mean=MEAN, input_std=STD)
@@ -93,7 +101,6 @@ def main(argv=None):
         size = os.path.getsize(path)
         print(f"{path}: {size / 1000:.0f} kB{'' if size < WIDEST else ', too large for the repository'}")
     print(f"{len(images)} photos for the distances")
-    return 0
 
 
 if __name__ == "__main__":

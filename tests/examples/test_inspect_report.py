@@ -21,7 +21,7 @@ LOOKS = """(() => {
   const shown = images.filter((image) => image.checkVisibility());
   return {
     broken: images.filter((image) => image.complete && !image.naturalWidth).length,
-    empty: shown.filter((image) => image.getBoundingClientRect().height < 40).length,
+    empty: shown.filter((image) => image.getBoundingClientRect().height < 20).length,
     images: images.length,
     ink: style(document.body, "color"),
     paper: style(document.body, "backgroundColor"),
@@ -30,7 +30,7 @@ LOOKS = """(() => {
     focus: document.activeElement.textContent.trim().slice(0, 7),
     wider: document.documentElement.scrollWidth > document.documentElement.clientWidth,
     low: [...document.querySelectorAll("summary")].filter((x) => x.getBoundingClientRect().height < 43).length,
-    ratio: (({width, height}) => width / height)(document.querySelector(".heads img").getBoundingClientRect()),
+    ratio: (({width, height}) => width / height)(document.querySelector("details[open] .heads img").getBoundingClientRect()),
   };
 })()"""
 
