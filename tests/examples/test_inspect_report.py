@@ -30,7 +30,7 @@ LOOKS = """(() => {
     focus: document.activeElement.textContent.trim().slice(0, 7),
     wider: document.documentElement.scrollWidth > document.documentElement.clientWidth,
     low: [...document.querySelectorAll("summary")].filter((x) => x.getBoundingClientRect().height < 43).length,
-    ratio: (({width, height}) => width / height)(document.querySelector("details[open] .heads img").getBoundingClientRect()),
+    ratio: ((box) => box.width / box.height)(document.querySelector("details[open] img").getBoundingClientRect()),
   };
 })()"""
 
