@@ -8,6 +8,7 @@ take others. No photo gets into a picture.
 """
 
 import argparse
+import io
 import os
 import sys
 
@@ -89,6 +90,13 @@ def main(argv=None):
     return 0
 
 
+def few_colours(buffer):
+    """A PNG in memory as a Pillow image of 256 colours, half as large."""
+    from PIL import Image
+
+    return Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+
+
 def _write(arguments):
     import vitkeras
 
@@ -96,7 +104,9 @@ def _write(arguments):
     images = photos(arguments.photos, model.input_shape[1:3], arguments.count)
     for name, figure in figures(model, images).items():
         path = os.path.join(arguments.out, f"{name}.png")
-        figure.savefig(f"{path}.part", format="png", dpi=DPI[name])
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=DPI[name])
+        few_colours(buffer).save(f"{path}.part", "PNG", optimize=True)
         os.replace(f"{path}.part", path)
         size = os.path.getsize(path)
         print(f"{path}: {size / 1000:.0f} kB{'' if size < WIDEST else ', too large for the repository'}")

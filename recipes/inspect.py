@@ -201,9 +201,9 @@ def _load(arguments):
     if arguments.weights_input == "imagenet":
         reading |= {"input_mean": IMAGENET_MEAN, "input_std": IMAGENET_STD}
     size = None if arguments.image_size is None else sides_of(arguments.image_size, "--image-size")
+    labels = None if arguments.labels is None else _read_names(arguments.labels)
     model, names = load_model(arguments.model, arguments.ema, **reading)
-    if arguments.labels is not None:
-        names = _read_names(arguments.labels)
+    names = names if labels is None else labels
     if size is None and None in model.input_shape[1:3]:
         size = IMAGE_SIZE
     if size is not None and size != model.input_shape[1:3]:

@@ -73,6 +73,7 @@ def test_rollout_over_originals_of_any_size(model, fusion):
     assert (left.get_title(), right.get_title()) == ("picture", "attention rollout")
 
 
+@pytest.mark.slow
 def test_without_originals_the_images_are_shown(model):
     figure = analysis.rollout_figure(model, IMAGES[:1])
     np.testing.assert_allclose(figure.axes[0].images[0].get_array() / 127.5 - 1, IMAGES[0], atol=0.005)
@@ -90,7 +91,7 @@ def tile(picture, i, j, shape):
 @pytest.mark.parametrize(
     "classifier, query",
     [
-        ("token", None),
+        pytest.param("token", None, marks=pytest.mark.slow),
         ("gap", (6, 0)),
         pytest.param("token", (2, 9), marks=pytest.mark.slow),
         pytest.param("gap", None, marks=pytest.mark.slow),
@@ -155,6 +156,7 @@ def test_a_point_for_each_head(model):
     np.testing.assert_allclose(mean.get_ydata(), distances.mean(axis=1))
 
 
+@pytest.mark.slow
 def test_figure_7_of_a_nested_model(model, tmp_path):
     nested = keras.Sequential([keras.Input((21, 55, 3)), vitkeras.with_new_head(model, 3)])
     figure = analysis.figure_7(nested, IMAGES)
