@@ -91,10 +91,12 @@ def main(argv=None):
 
 
 def few_colours(buffer):
-    """A PNG in memory as a Pillow image of 256 colours, half as large."""
+    """A PNG in memory as bytes of one with 256 colours, less than half as large."""
     from PIL import Image
 
-    return Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    smaller = io.BytesIO()
+    Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(smaller, "PNG", optimize=True)
+    return smaller.getvalue()
 
 
 def _write(arguments):
@@ -106,7 +108,9 @@ def _write(arguments):
         path = os.path.join(arguments.out, f"{name}.png")
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=DPI[name])
-        few_colours(buffer).save(f"{path}.part", "PNG", optimize=True)
+        small = buffer.getbuffer().nbytes < WIDEST
+        with open(f"{path}.part", "wb") as file:
+            file.write(buffer.getvalue() if small else few_colours(buffer))
         os.replace(f"{path}.part", path)
         size = os.path.getsize(path)
         print(f"{path}: {size / 1000:.0f} kB{'' if size < WIDEST else ', too large for the repository'}")
