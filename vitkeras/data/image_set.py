@@ -60,6 +60,10 @@ class ImageSet:
         """The n records, a finite `tf.data.Dataset` in a fixed order."""
         raise NotImplementedError(f"{type(self).__name__} must define records().")
 
+    def file_names(self):
+        """Tuple of n str, the images' file names without folders in the order of `records()`; None if not known."""
+        return None
+
     def shuffled_records(self, seed, step, share):
         """(global index, record) of a `Share`, in training order from batch `step` on, an endless `tf.data.Dataset`.
 
@@ -190,6 +194,9 @@ class FileSet(IndexedSet):
     def paths(self):
         """Tuple of n str."""
         return tuple(os.fsdecode(path) for path in self._columns["path"])
+
+    def file_names(self):
+        return tuple(os.path.basename(path) for path in self.paths)
 
     @property
     def num_for_pillow(self):

@@ -1,6 +1,7 @@
 """Sets whose records come in one stored order: TensorFlow Datasets and TFRecord files."""
 
 import copy
+import os
 
 from vitkeras._tensorflow import tf
 from vitkeras.data.image_set import FOREVER, ImageSet
@@ -20,17 +21,19 @@ class StreamSet(ImageSet):
             within 0...n, of one fixed order: a finite `tf.data.Dataset` of dicts with `image` (scalar string, an
             encoded JPEG, PNG, GIF or BMP) and `label` (integer).
         shuffle_buffer: int >= 1, records held in memory for shuffling. Default 10,000.
+        read_names: None (default), or a function of (start, stop) like `make_records` that returns the file names of
+            these records, an iterable of str.
 
     Raises:
         ValueError: if `shuffle_buffer` is below 1.
         tf.errors.InvalidArgumentError: while reading, for a label outside the classes.
     """
 
-    def __init__(self, name, class_names, num_examples, make_records, shuffle_buffer=10_000):
+    def __init__(self, name, class_names, num_examples, make_records, shuffle_buffer=10_000, read_names=None):
         super().__init__(name, class_names, num_examples)
         if shuffle_buffer < 1:
             raise ValueError(f"shuffle_buffer must be at least 1, received {shuffle_buffer}.")
-        self._make_records, self._shuffle_buffer = make_records, shuffle_buffer
+        self._make_records, self._shuffle_buffer, self._read_names = make_records, shuffle_buffer, read_names
         self._start = 0
 
     def part(self, start, stop, note):
@@ -77,6 +80,12 @@ class StreamSet(ImageSet):
         ordered = tf.data.Dataset.range(start // n, FOREVER).flat_map(order).skip(start % n)
         indexed = tf.data.Dataset.zip(tf.data.Dataset.range(start, FOREVER), ordered)
         return indexed if share.is_whole else indexed.filter(lambda index, _: share.holds(index))
+
+    def file_names(self):
+        """The names that are stored with the records, which are read once more for them."""
+        if self._read_names is None:
+            return None
+        return tuple(os.path.basename(name) for name in self._read_names(self._start, self._start + self.num_examples))
 
     def image(self, record):
         return decode_stored(record["image"])

@@ -8,6 +8,7 @@ from vitkeras._optional import require
 from vitkeras.data.image_set import DatasetSplits
 from vitkeras.data.stream_set import StreamSet
 
+FILE_NAME = "file_name"  # the feature that ImageNet's sets and many others have
 OPTIONS = {"image": "image", "label": "label", "train": "train", "test": None}
 
 
@@ -111,21 +112,35 @@ class _Source:
         if num_examples < 0:  # unknown
             num_examples = self.builder.info.splits[split].num_examples
 
-        def make_records(start, stop):
+        def part(read, start, stop):
             if (start, stop) == (0, num_examples):
-                return self.read(split)
+                return read(split)
             if split in self.builder.info.splits:  # a slice is read without what lies before it
-                return self.read(f"{split}[{start}:{stop}]")
-            return self.read(split).skip(start).take(stop - start)
+                return read(f"{split}[{start}:{stop}]")
+            return read(split).skip(start).take(stop - start)
 
-        return StreamSet(f"tfds:{self.name} ({split})", class_names, num_examples, make_records)
+        def read_names(start, stop):
+            return [name.decode("utf-8", "replace") for name in part(self.names, start, stop).as_numpy_iterator()]
+
+        return StreamSet(
+            f"tfds:{self.name} ({split})",
+            class_names,
+            num_examples,
+            lambda start, stop: part(self.read, start, stop),
+            read_names=read_names if FILE_NAME in self.builder.info.features else None,
+        )
 
     def read(self, split):
         """The records of a split in a fixed order: encoded images with labels, whatever other features there are."""
-        tfds = self.tfds
-        decoders = tfds.decode.PartialDecoding(
-            {self.image: True, self.label: True}, decoders={self.image: tfds.decode.SkipDecoding()}
-        )
-        config = tfds.ReadConfig(try_autocache=False)
-        records = self.builder.as_dataset(split=split, shuffle_files=False, decoders=decoders, read_config=config)
+        skip = {self.image: self.tfds.decode.SkipDecoding()}
+        records = self._read(split, {self.image: True, self.label: True}, skip)
         return records.map(lambda record: {"image": record[self.image], "label": record[self.label]})
+
+    def names(self, split):
+        """The file names of a split, in the order of `read`."""
+        return self._read(split, {FILE_NAME: True}, {}).map(lambda record: record[FILE_NAME])
+
+    def _read(self, split, features, decoders):
+        decoders = self.tfds.decode.PartialDecoding(features, decoders=decoders)
+        config = self.tfds.ReadConfig(try_autocache=False)
+        return self.builder.as_dataset(split=split, shuffle_files=False, decoders=decoders, read_config=config)
