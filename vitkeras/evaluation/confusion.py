@@ -48,8 +48,8 @@ def most_confused(matrix, most=25):
         most: int >= 1, how many pairs at most. Default 25.
 
     Returns:
-        list of (label, prediction, count, share of the label's images), commonest first, then in order of the classes; a
-        prediction of K is another class.
+        list of (label, prediction, count, share of the label's images), commonest first, then in order of the classes;
+        a prediction of K is another class.
 
     Raises:
         ValueError: if the matrix has another shape.

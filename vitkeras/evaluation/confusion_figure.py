@@ -17,8 +17,8 @@ _LONGEST = 28  # letters of a name
 def confusion_figure(matrix, class_names):
     """Draws a confusion matrix so that it can be read.
 
-    Up to 40 classes: the matrix, a cell's colour and (up to 20 classes) number the share of the row's images in percent.
-    More: the 30 commonest mistakes as bars, and how the classes' accuracies are spread.
+    Up to 40 classes: the matrix, a cell's colour and (up to 20 classes) number the share of the row's images in
+    percent. More: the 30 commonest mistakes as bars, and how the classes' accuracies are spread.
 
     Args:
         matrix: int array (K, K) or (K, K + 1) from `confusion_matrix`.

@@ -13,9 +13,9 @@ SMALLEST = float(np.finfo("float32").tiny)  # what a float32 softmax can still g
 def negative_log_likelihood(probabilities, labels, independent=False):
     """Minus the logarithm (base e) of the probability that the model gave to what was right, a mean over the images.
 
-    For probabilities that add up to one: the cross-entropy, `-log p[label]`. For `independent` ones, of sigmoids: the sum
-    over the classes of the binary cross-entropy, which is the loss that such heads are trained with. Probabilities below
-    1.2e-38 count as 1.2e-38, so that one softmax that rounded to zero does not make the mean infinite.
+    For probabilities that add up to one: the cross-entropy, `-log p[label]`. For `independent` ones, of sigmoids: the
+    sum over the classes of the binary cross-entropy, which is the loss that such heads are trained with. Probabilities
+    below 1.2e-38 count as 1.2e-38, so that one softmax that rounded to zero does not make the mean infinite.
 
     Args:
         probabilities: real array (n, K), 0...1.
@@ -38,7 +38,8 @@ def negative_log_likelihood(probabilities, labels, independent=False):
 def brier_score(probabilities, labels):
     """Squared distance of the probabilities from the right answer, summed over the classes, a mean over the images.
 
-    As Brier (1950) defined it: 0 is perfect, 2 the worst for probabilities that add up to one. For sigmoids the same sum.
+    As Brier (1950) defined it: 0 is perfect, 2 the worst for probabilities that add up to one. For sigmoids the same
+    sum.
 
     Args:
         probabilities, labels: as in `negative_log_likelihood`.

@@ -11,8 +11,8 @@ from vitkeras.evaluation.arguments import checked_labels, checked_scores
 def label_ranks(scores, labels):
     """How many classes come before each image's label.
 
-    Of equal scores the lower class comes first, as for `argmax`; so a model that gives all classes the same score is not
-    right everywhere.
+    Of equal scores the lower class comes first, as for `argmax`; so a model that gives all classes the same score is
+    not right everywhere.
 
     Args:
         scores: real array (n, K), finite: logits or probabilities.
