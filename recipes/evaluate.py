@@ -1,10 +1,13 @@
-"""Evaluates a trained model on any labelled images: top-1, top-5 and every class.
+"""Evaluates a trained model on any labelled images: accuracy, every class, confusions and calibration.
 
-    python -m recipes.evaluate --model runs/photos --data folder:more_photos
+    python -m recipes.evaluate --model runs/photos --data folder:more_photos --workdir runs/photos/more
+    python -m recipes.evaluate --model photos.tflite --data folder:more_photos
     python -m recipes.evaluate --config resize_crop --model runs/b16/checkpoints/ckpt-5000 --data tfds:imagenet_v2
+    python -m recipes.evaluate --model vit_b16.npz --data folder:val --set part=all --real-labels real.json
 
-`--model` takes a `model.keras`, a run's workdir, a checkpoint folder, or a file of another layout that
-`vitkeras.from_checkpoint` takes. With `--workdir` the result is written to `evaluation.json` there.
+`--model` takes a `model.keras`, a run's workdir, a checkpoint folder, a file of another layout that
+`vitkeras.from_checkpoint` takes, a `.tflite` file, or the folder of a SavedModel. With `--workdir` tables and pictures
+are written there. docs/evaluation.md says what each number is.
 """
 
 import dataclasses
@@ -13,17 +16,24 @@ import os
 import sys
 import tempfile
 
-import numpy as np
-
 from vitkeras._data_sources import LISTED
+from vitkeras._optional import require
 
-from . import cli, runner
+from . import cli
 from .configs import EVALUATE as CONFIGS
-from .loading import image_size_of, load_model
+from .evaluation_report import as_text, last_line, write_predictions, write_report
+from .evaluation_run import run_evaluation
 from .override import as_dict
-from .workdir import make_folder, write_json
+from .workdir import make_folder
 
-SHORTCUTS = {"data": "data.spec", "model": "model"}
+SHORTCUTS = {
+    "data": "data.spec",
+    "model": "model",
+    "labels": "labels",
+    "label_map": "label_map",
+    "real_labels": "real_labels",
+    "predictions": "predictions",
+}
 
 
 def evaluate(config, device="auto"):
@@ -31,69 +41,27 @@ def evaluate(config, device="auto"):
 
     Args:
         config: `EvaluateConfig`.
-        device: "auto" (default), "cpu", "gpu", "tpu" or "multiworker".
+        device: "auto" (default), "cpu", "gpu", "tpu" or "multiworker"; for Keras models.
 
     Returns:
-        dict: "top1", "top5" (None for 5 classes or fewer), "count", "classes": list of dicts with "name", "accuracy",
-        "count"; classes without an image have accuracy None.
+        dict, among others: "top1", "top5" (None for 5 classes or fewer), "count", "mean_class_accuracy", "classes":
+        list of dicts with "name", "count", "predicted", "accuracy", "precision", "recall" and "f1" (None where there is
+        nothing to divide by), "calibration": dict with "ece", "ece_adaptive", "nll", "brier" and "bins" (or None), and
+        "real" where ImageNet-ReaL's labels are given.
 
     Raises:
         ValueError: if the model's and the data's classes do not fit.
     """
-    from vitkeras import data
-    from vitkeras._tensorflow import tf
-
-    if not config.model:
-        raise ValueError("--model is needed: a model.keras, a run's workdir, a checkpoint folder or a weights file.")
-    choice = config.data
-    splits = data.open_dataset(
-        choice.spec, choice.on_bad_image, choice.test_fraction, dev_fraction=choice.dev_fraction, limit=choice.limit
-    )
-    images = getattr(splits, config.part)
-    if images is None:
-        raise ValueError("part=dev needs data.dev_fraction above 0, received 0.0.")
-    with runner.make_strategy(device).scope():
-        model, names = load_model(config.model, config.ema)
-    labels = label_map(splits.class_names, names, model.output_shape[-1])
-    more = {} if choice.preprocessing == "resize" else {"preprocessing": choice.preprocessing}
-    predict = tf.function(lambda x: model(x, training=False))
-    ranks, truth = [], []
-    for pixels, label, weight in data.eval_batches(images, config.batch_size, image_size_of(model, choice), **more):
-        kept = weight.numpy() > 0
-        scores, target = predict(pixels).numpy().astype("float32")[kept], labels[label.numpy()[kept]]
-        own = np.take_along_axis(scores, target[:, None], axis=1)
-        ranks.append((scores > own).sum(axis=1))  # 0: the label has the highest score
-        truth.append(label.numpy()[kept])
-    ranks, truth = np.concatenate(ranks), np.concatenate(truth)
-    classes = []
-    for k, name in enumerate(splits.class_names):
-        hits = ranks[truth == k] == 0
-        classes.append({"name": name, "accuracy": float(hits.mean()) if hits.size else None, "count": int(hits.size)})
-    top5 = float((ranks < 5).mean()) if model.output_shape[-1] > 5 else None
-    return {"top1": float((ranks == 0).mean()), "top5": top5, "count": int(ranks.size), "classes": classes}
-
-
-def label_map(data_names, model_names, outputs):
-    """int array, the model's output for each of the data's labels: by class name where the model's are known.
-
-    Example:
-        >>> label_map(("elm", "ash"), ("ash", "beech", "elm"), 3)
-        array([2, 0])
-    """
-    if model_names:
-        unknown = [name for name in data_names if name not in model_names]
-        if unknown:
-            some = ", ".join(unknown[:5])
-            raise ValueError(f"the data's classes must be among the model's {len(model_names)}, received also {some}.")
-        return np.array([model_names.index(name) for name in data_names])
-    if len(data_names) != outputs:
-        raise ValueError(f"the data must have the model's {outputs} classes, received {len(data_names)}.")
-    return np.arange(outputs)
+    return run_evaluation(config, device).metrics
 
 
 def _main(argv):
     parse = cli.parser("Evaluate a trained model.", CONFIGS, default="original", trains=False)
-    parse.add_argument("--model", metavar="PATH", help="model.keras, workdir, checkpoint or weights file (model)")
+    parse.add_argument("--model", metavar="PATH", help="model.keras, workdir, checkpoint, weights, .tflite, SavedModel")
+    parse.add_argument("--labels", metavar="FILE", help="names of the model's outputs, one a line (labels)")
+    parse.add_argument("--label-map", metavar="JSON", help="the data's classes to the model's outputs (label_map)")
+    parse.add_argument("--real-labels", metavar="JSON", help="ImageNet-ReaL's real.json (real_labels)")
+    parse.add_argument("--predictions", metavar="FILE", help="every image's answers, .csv or .npz (predictions)")
     arguments = parse.parse_args(argv)
     config = cli.resolve(arguments, CONFIGS, SHORTCUTS)
     if arguments.dump_config:
@@ -103,6 +71,11 @@ def _main(argv):
         with tempfile.TemporaryDirectory() as folder:
             _show(_smoke(config, folder), arguments)
         return
+    if not config.model:
+        raise ValueError(
+            "--model is needed: a model.keras, a run's workdir, a checkpoint folder, a weights file, a .tflite file "
+            "or a SavedModel."
+        )
     if not config.data.spec:
         raise ValueError(f"--data is needed: {LISTED}.")
     _show(config, arguments)
@@ -120,17 +93,18 @@ def _smoke(config, folder):
 def _show(config, arguments):
     if arguments.workdir:
         make_folder(arguments.workdir)
-    metrics = evaluate(config, arguments.device)
-    for row in metrics["classes"]:
-        if row["count"]:
-            print(f"  {row['name']:30s} {100 * row['accuracy']:6.2f} % of {row['count']}")
-    top5 = "" if metrics["top5"] is None else f", top-5 {100 * metrics['top5']:.2f} %"
-    print(f"top-1 {100 * metrics['top1']:.2f} %{top5} of {metrics['count']} images", end="")
+        require("matplotlib.figure", "Matplotlib", "the pictures of an evaluation")  # drawn at the end: too late
+    if config.predictions:
+        make_folder(os.path.dirname(os.path.abspath(config.predictions)), "--predictions")
+    evaluation = run_evaluation(config, arguments.device)
+    written = []
     if arguments.workdir:
-        path = os.path.join(arguments.workdir, "evaluation.json")
-        write_json(path, {"config": as_dict(config), **metrics})
-        print(f"; {path} has every class", end="")
-    print()
+        written = write_report(arguments.workdir, as_dict(config), evaluation, config.bins)
+    if config.predictions:
+        write_predictions(config.predictions, evaluation)
+        written.append(config.predictions)
+    print(as_text(evaluation.metrics))
+    print(last_line(evaluation.metrics, written))
 
 
 def main(argv=None):

@@ -46,7 +46,7 @@ def load_model(path, ema=False, **reading):
     if not os.path.exists(path):
         raise ValueError(f"--model must be a file or folder that exists, received {path!r}.")
     if path.endswith(".keras"):
-        return _saved(path), _names_beside(path)
+        return _saved(path), names_beside(path)
     if os.path.isdir(path) and not any(".safetensors" in name for name in os.listdir(path)):
         raise ValueError(
             f"--model {path} must hold model.keras, checkpoints/, meta.json of a checkpoint or model.safetensors, "
@@ -77,8 +77,12 @@ def _saved(path):
 
 def image_size_of(model, choice):
     """(height, width) that a model takes: its own, or `data.image_size` for a model of any size."""
-    own = model.input_shape[1:3]
-    return choice.image_size if None in own else own
+    return own_size_or(model.input_shape[1:3], choice)
+
+
+def own_size_or(size, choice):
+    """`size`, or `data.image_size` where that is of any height or width."""
+    return choice.image_size if None in size else size
 
 
 def _from_checkpoint(path, ema):
@@ -125,8 +129,9 @@ def from_dict(kind, values):
     return kind(**given)
 
 
-def _names_beside(path):
-    names = os.path.join(os.path.dirname(path), "classes.txt")
+def names_beside(path):
+    """tuple of str, the lines of the `classes.txt` that lies in a model's folder, or ()."""
+    names = os.path.join(os.path.dirname(path.rstrip(os.sep)), "classes.txt")
     if not os.path.exists(names):
         return ()
     with open(names, encoding="utf-8") as file:

@@ -103,7 +103,7 @@ def discard_aside(folder):
         shutil.rmtree(aside)
 
 
-def make_folder(folder):
+def make_folder(folder, argument="--workdir"):
     """Makes a folder that can be written, before the work whose results it gets; a ValueError says why it can't."""
     probe = os.path.join(folder, f".{uuid.uuid4().hex[:8]}.part")
     try:
@@ -111,7 +111,7 @@ def make_folder(folder):
         write_text(probe, "")
         os.remove(probe)
     except OSError as error:
-        raise ValueError(f"--workdir {folder} can't be written ({error.strerror or error}).") from error
+        raise ValueError(f"{argument} {folder} can't be written ({error.strerror or error}).") from error
 
 
 def write_json(path, values):
@@ -121,10 +121,15 @@ def write_json(path, values):
 
 def write_text(path, text):
     """Writes text under a temporary name and moves it into place; several workers may write the same at once."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path, data):
+    """`write_text` for bytes."""
     partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(partial, "wb") as file:
+            file.write(data)
         os.replace(partial, path)
     finally:
         if os.path.exists(partial):
