@@ -71,11 +71,6 @@ def _main(argv):
         with tempfile.TemporaryDirectory() as folder:
             _show(_smoke(config, folder), arguments)
         return
-    if not config.model:
-        raise ValueError(
-            "--model is needed: a model.keras, a run's workdir, a checkpoint folder, a weights file, a .tflite file "
-            "or a SavedModel."
-        )
     if not config.data.spec:
         raise ValueError(f"--data is needed: {LISTED}.")
     _show(config, arguments)

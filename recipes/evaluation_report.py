@@ -105,14 +105,8 @@ def write_predictions(path, evaluation):
         write_bytes(path, buffer.getvalue())
         return
     answers = range(1, images["top"].shape[1] + 1)
-    head = [
-        "image",
-        "file",
-        "label",
-        "rank",
-        "confidence",
-        *(f"{kind}_{k}" for k in answers for kind in ("class", "score")),
-    ]
+    head = ["image", "file", "label", "rank", "confidence"]
+    head += [f"{kind}_{k}" for k in answers for kind in ("class", "score")]
     rows = []
     for k, label in enumerate(images["label"]):
         confidence = f"{images['confidence'][k]:.6g}" if "confidence" in images else ""

@@ -68,6 +68,11 @@ def run_evaluation(config, device="auto"):
 
     from . import runner
 
+    if not config.model:
+        raise ValueError(
+            "--model is needed: a model.keras, a run's workdir, a checkpoint folder, a weights file, a .tflite file "
+            "or a SavedModel."
+        )
     choice = config.data
     real = None if config.real_labels is None else read_real_labels(config.real_labels)
     splits = data.open_dataset(

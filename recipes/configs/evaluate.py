@@ -1,6 +1,7 @@
 """How a model is evaluated."""
 
-from ..config import DataConfig, EvaluateConfig
+from ..config import DataConfig
+from ..evaluate_config import EvaluateConfig
 
 
 def original():
