@@ -17,7 +17,7 @@ def modules():
         if not module.name.endswith("__main__"):
             yield module.name
     yield from ("vitkeras.export.tflite", "vitkeras.export.runtime")
-    yield from (f"vitkeras.recipes.{name}" for name in ("evaluate", "loading", "override"))
+    yield from (f"vitkeras.recipes.{name}" for name in ("class_map", "loading", "override", "real_file"))
 
 
 @pytest.mark.parametrize("name", sorted(set(modules())))

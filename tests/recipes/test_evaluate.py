@@ -42,9 +42,8 @@ def test_top_1_top_5_and_classes(workdir, tmp_path, capsys):
     accuracy = json.loads((workdir / "metrics.json").read_text())["accuracy"]
     assert result["top1"] == pytest.approx(accuracy, abs=1e-6)
     out = capsys.readouterr().out
-    assert (
-        "top-1 " in out and "top-5 " in out and out.rstrip().endswith("per_class.csv, confusion.png, reliability.png")
-    )
+    assert "top-1 " in out and "top-5 " in out
+    assert out.endswith("evaluation.json, per_class.csv, confusion.png, reliability.png\n")
 
 
 def test_a_checkpoint_is_rebuilt_from_its_own_configuration(workdir):
@@ -72,7 +71,7 @@ def test_classes_meet_by_name():
     [
         (["--model", "/no/such"], "--model must be a file or folder that exists, received '/no/such'"),
         (["--set", "part=dev"], "part=dev needs data.dev_fraction above 0"),
-        (["--set", "part=all"], "part must be 'test', 'dev' or 'train', received 'all'"),
+        (["--set", "part=val"], "part must be 'test', 'dev', 'train' or 'all', received 'val'"),
         (["--data", "mock:9x9x3"], "must be among the model's 10, received also class 0"),
         (["--config", "orignal"], "nearest: 'original'"),
         (["--set", "ema=true", "--model", "KERAS"], "ema=true is for checkpoints"),
