@@ -29,7 +29,7 @@ def as_text(metrics):
         numbers = f"{_percent(row['accuracy'])}   {_percent(row['precision'])}  {_percent(row['f1'])}"
         lines.append(f"  {row['name']:{width}s}  {row['count']:6d}  {numbers}")
     if left_out["classes"]:
-        lines.append(f"left out: {left_out['images']} images of {left_out['classes']} classes without an output")
+        lines.append(f"left out: {left_out['images']} images of classes without an output ({left_out['classes']})")
     if (found := metrics["calibration"]) is None:
         lines.append("calibration: no class has a probability of its own")
     else:
@@ -86,15 +86,15 @@ def write_predictions(path, evaluation):
     """Writes every image's answers: a CSV with the best ones by name, or an `.npz` with all scores.
 
     The arrays of the `.npz`: "place" (number in the data), "label", "predicted" (numbers of the data's classes, -1 for
-    another), "rank", "top", "top_scores", "confidence" where classes have probabilities, "scores" (n, K), "file" where
-    the data have file names, "class_names" (the data's) and "answer_names", which "top" points into.
+    another), "rank", "top", "top_scores", "confidence" where classes have probabilities, "scores" (n, K), "file_name"
+    where the data have file names, "class_names" (the data's) and "answer_names", which "top" points into.
     """
     images, names = evaluation.images, evaluation.file_names
     if path.endswith(".npz"):
         hidden = ("other_rank", "best", "nll", "brier")
         arrays = {name: values for name, values in images.items() if name not in hidden}
         if names is not None:
-            arrays["file"] = np.array(names)
+            arrays["file_name"] = np.array(names)
         buffer = io.BytesIO()
         np.savez_compressed(
             buffer,
@@ -105,7 +105,7 @@ def write_predictions(path, evaluation):
         write_bytes(path, buffer.getvalue())
         return
     answers = range(1, images["top"].shape[1] + 1)
-    head = ["image", "file", "label", "rank", "confidence"]
+    head = ["image", "file_name", "label", "rank", "confidence"]
     head += [f"{kind}_{k}" for k in answers for kind in ("class", "score")]
     rows = []
     for k, label in enumerate(images["label"]):
