@@ -99,6 +99,15 @@ def test_the_end_of_train_is_held_out_where_there_is_nothing_else(make_set):
     assert sorted(which(np.concatenate([images for images, _, _ in parts[0] + parts[1]]))) == list(range(17))
 
 
+def test_file_names_come_in_the_order_of_the_records(make_set):
+    changes, more = {"file_name": tfds.features.Text()}, lambda k: {"file_name": f"val/picture_{k:03d}.JPEG"}
+    splits = open_dataset(f"tfds:{make_set({'train': 17}, changes, more=more)}", test_fraction=0.3)
+    for part in (splits.train, splits.test):
+        numbers = which(np.concatenate([images for images, _, _ in take(eval_batches(part, 1, 4), -1)]))
+        assert part.file_names() == tuple(f"picture_{k:03d}.JPEG" for k in numbers)
+    assert open_dataset(f"tfds:{make_set({'train': 5, 'test': 3})}").test.file_names() is None
+
+
 @pytest.mark.parametrize("start_step", [1, 2, 3, 11])
 def test_a_pure_function_of_seed_and_step(make_set, start_step):
     # 13 records in batches of 5: epochs end inside batches 2, 5, 7, ...
