@@ -4,12 +4,14 @@ Legend: C classes of the data, K outputs of the model.
 """
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+FOLDERS = "folder_to_objectnet_label.json"  # beside ObjectNet's map: its folders' names for the map's keys
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -20,10 +22,12 @@ class ClassMap:
     Attributes:
         targets: tuple of C tuples of int: the outputs that are right for a class; an empty one leaves the class out.
         outputs: int, K.
+        unused: tuple of str, entries of a label map that name no class of the data.
     """
 
     targets: tuple
     outputs: int
+    unused: tuple = ()
 
     @cached_property
     def covered(self):
@@ -67,7 +71,8 @@ def class_map(data_names, model_names, outputs, labels_json=None):
         labels_json: path of a JSON file that maps the data's names to outputs, or None to match them by name or, where
             the model's are unknown, by order. Its values are numbers of outputs, names (several with "; " between
             them, as in ObjectNet's file) or lists of either. The data's names may differ from the keys in case,
-            spaces and signs: "Alarm clock" is `alarm_clock`. Classes without an entry are left out.
+            spaces and signs: "Alarm clock" is `alarm_clock`; ObjectNet's list of its folders' names, where it lies
+            beside the map, comes first. Classes without an entry are left out.
 
     Raises:
         ValueError: if names or numbers don't fit.
@@ -80,13 +85,17 @@ def class_map(data_names, model_names, outputs, labels_json=None):
     plain = {_plain(key): value for key, value in entries.items()}
     if len(plain) < len(entries):
         raise ValueError(f"label map {labels_json} must name each class once, received some again in other spelling.")
-    values = [entries.get(name, plain.get(_plain(name))) for name in data_names]
+    folders = os.path.join(os.path.dirname(labels_json), FOLDERS)
+    known_as = _read(folders) if os.path.exists(folders) else {}
+    keys = [_plain(known_as.get(name, name)) for name in data_names]
+    values = [plain.get(key) for key in keys]
     if all(value is None for value in values):
         raise ValueError(
             f"label map {labels_json} must name some of the data's classes, such as {data_names[0]!r}; "
             f"it names {', '.join(map(repr, list(entries)[:3]))}."
         )
-    return ClassMap(tuple(find.all(value) for value in values), outputs)
+    unused = tuple(key for key in entries if _plain(key) not in keys)
+    return ClassMap(tuple(find.all(value) for value in values), outputs, unused)
 
 
 def label_map(data_names, model_names, outputs):

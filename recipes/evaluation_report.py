@@ -30,6 +30,9 @@ def as_text(metrics):
         lines.append(f"  {row['name']:{width}s}  {row['count']:6d}  {numbers}")
     if left_out["classes"]:
         lines.append(f"left out: {left_out['images']} images of classes without an output ({left_out['classes']})")
+    if unused := metrics["unused_entries"]:
+        some = ", ".join(unused[:5]) + (", ..." if len(unused) > 5 else "")
+        lines.append(f"label map: entries that name no class of the data ({len(unused)}): {some}")
     if (found := metrics["calibration"]) is None:
         lines.append("calibration: no class has a probability of its own")
     else:

@@ -110,6 +110,7 @@ def run_evaluation(config, device="auto"):
         **_accuracies(images, measures, predictor.listed),
         "calibration": _calibration(images, config.bins),
         "left_out": {"classes": len(splits.class_names) - len(mapping.covered), "images": left_out},
+        "unused_entries": list(mapping.unused),
     }
     if real is not None:
         accuracy, count = real_accuracy(images["best"], [real[k] for k in images["place"]])

@@ -31,6 +31,13 @@ def test_objectnets_file(write):
     assert found.targets == ((0, 1), (), (4,))
     assert found.covered.tolist() == [0, 2] and found.columns.tolist() == [[0, -1, 4], [1, -1, 4]]
     assert found.owners.tolist() == [0, 0, -1, -1, 2] and not found.is_single
+    assert found.unused == ("Tent",)
+
+
+def test_objectnets_own_names_of_its_folders_come_first(write):
+    write({"time_piece": "Alarm clock", "alarm_clock": "Something else"}, class_map.FOLDERS)
+    found = class_map.class_map(("alarm_clock", "time_piece"), NAMES, 5, write(OBJECTNET | {"Tent": 3}))
+    assert found.targets == ((), (0, 1)) and found.unused == ("Plunger", "Tent")
 
 
 def test_numbers_names_and_lists(write):

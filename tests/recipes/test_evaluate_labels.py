@@ -88,7 +88,7 @@ def test_all_numbers(run, model, tmp_path, capsys):
 
 def test_classes_without_an_output_are_left_out(run, tmp_path, model, capsys):
     (tmp_path / "reliability.png").write_text("of before")
-    values = {"Blue": [999, 3], "red": 5}
+    values = {"Blue": [999, 3], "red": 5, "grey": 7}
     arguments = ["--set", "among=data", "--set", "part=all", "--predictions", str(tmp_path / "answers.npz")]
     assert run(model, *arguments, values=values) == 0
     found = run.read()
@@ -101,6 +101,7 @@ def test_classes_without_an_output_are_left_out(run, tmp_path, model, capsys):
     assert saved["label"].tolist() == [0, 0, 0, 2, 2] * 2 and saved["class_names"].tolist() == ["blue", "green", "red"]
     out = capsys.readouterr().out
     assert "left out: 2 images of classes without an output (1)" in out
+    assert "label map: entries that name no class of the data (1): grey" in out
     assert "among all the model's outputs (1000): top-1 80.00 %" in out
     assert "calibration: no class has a probability of its own" in out
 
