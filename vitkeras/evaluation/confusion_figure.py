@@ -49,7 +49,8 @@ def confusion_figure(matrix, class_names):
 def _whole(figures, matrix, names, columns):
     counts = matrix.sum(axis=1)
     shares = 100 * matrix / np.maximum(counts, 1)[:, None]
-    letters, side = max(map(len, columns)), max(4.0, 0.42 * len(names))
+    cell = 0.42 if len(names) <= _MOST_NUMBERED else 0.26
+    letters, side = max(map(len, columns)), max(4.0, cell * len(names))
     figure = figures.Figure(figsize=(side + 1.6 + 0.07 * letters, side + 0.6 + 0.07 * letters), layout="constrained")
     axis = figure.subplots()
     image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=100)
@@ -76,9 +77,10 @@ def _worst(figures, matrix, names, columns):
     left.set_yticks(range(len(pairs)), [f"{names[i]} → {columns[j]}" for i, j, *_ in pairs], fontsize=7)
     left.invert_yaxis()
     left.margins(x=0.12)
-    title = f"commonest mistakes (percent of the label's), {len(names)} classes" if pairs else "no mistakes"
-    left.set(xlabel="images", title=title)
-    right.hist(accuracies, bins=np.linspace(0, 100, 21), color="#1f77b4")
+    left.xaxis.get_major_locator().set_params(integer=True)
+    title = f"commonest mistakes of {len(names)} classes" if pairs else "no mistakes"
+    left.set(xlabel="images (percent: of the label's)", title=title)
+    right.hist(accuracies, bins=np.linspace(0, 100, 11), color="#1f77b4")
     right.set(xlabel="accuracy of a class in percent", ylabel="classes", xlim=(0, 100), title="all classes with images")
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)
