@@ -5,7 +5,8 @@ Legend: n images, H and W image size, K outputs.
 
 import numpy as np
 
-from .predictors import PIXELS, SCALED, Predictor, chosen_output, names_beside
+from .loading import names_beside
+from .predictors import PIXELS, SCALED, Predictor, chosen_output
 
 SIGNATURES = ("serve", "serving_default")
 HEADS = {"Softmax": "softmax", "Sigmoid": "sigmoid"}

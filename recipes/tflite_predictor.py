@@ -5,7 +5,8 @@ Legend: n images, H and W image size, K outputs, k listed ones.
 
 import numpy as np
 
-from .predictors import PIXELS, SCALED, Predictor, chosen_output, names_beside
+from .loading import names_beside
+from .predictors import PIXELS, SCALED, Predictor, chosen_output
 
 HEADS = {"SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}
 _THROUGH = ("RESHAPE", "TRANSPOSE", "QUANTIZE", "DEQUANTIZE")
