@@ -86,6 +86,7 @@ def test_all_numbers(run, model, tmp_path, capsys):
     assert last.endswith("confusion.png, reliability.png, answers.csv")
 
 
+@pytest.mark.slow
 def test_classes_without_an_output_are_left_out(run, tmp_path, model, capsys):
     (tmp_path / "reliability.png").write_text("of before")
     values = {"Blue": [999, 3], "red": 5, "grey": 7}
