@@ -101,6 +101,7 @@ def test_the_head_is_known_by_its_last_layer():
 def test_every_preset(model, pixels, tmp_path, preset, settings, least):
     rng, path = np.random.default_rng(11), str(tmp_path / "net.tflite")
     images = rng.integers(0, 256, (128, *SIZE, 3)).astype("uint8")
+    images = images if settings.get("pixel_input", True) else scaled(images)
     needs = export.PRESETS[preset].images != "none"
     export.to_tflite(model, path, preset, calibration_images=images if needs else None, **settings)
     found = open_predictor(path)
