@@ -45,7 +45,7 @@ def reliability_figure(confidences, hits, bins=15):
     )
     upper.plot((0, 1), (0, 1), "--", color="grey", linewidth=1, label="calibrated")
     upper.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02), title=f"calibration error (ECE) {100 * error:.2f} %")
-    upper.legend(frameon=False, fontsize=8, loc="upper left")
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     lower.bar(middle, table["count"], 0.94 * width, color="#7f7f7f")
     lower.set(xlabel="confidence", ylabel="images")
     for axis in (upper, lower):
