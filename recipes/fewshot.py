@@ -18,10 +18,9 @@ import numpy as np
 from vitkeras._data_sources import LISTED
 
 from . import cli, runner
-from .building import build_model
-from .config import ModelConfig, PretrainConfig
+from .config import ModelConfig
 from .configs import FEWSHOT as CONFIGS
-from .loading import image_size_of, load_model
+from .loading import frozen_model, image_size_of
 from .override import as_dict
 from .workdir import make_folder, write_json
 
@@ -49,7 +48,7 @@ def fewshot(config, device="auto"):
     choice = config.data
     splits = data.open_dataset(choice.spec, choice.on_bad_image, choice.test_fraction, limit=choice.limit)
     with runner.make_strategy(device).scope():
-        model = _model(config)
+        model = frozen_model(config)
     model = evaluation.feature_model(model, None if config.layer == "head" else config.layer)
     classes = len(splits.class_names)
     support, chosen = _support(splits.train, config, classes)
@@ -88,12 +87,6 @@ def _support(images, config, classes):
     draws = [evaluation.select_shots(images.labels, max(config.shots), seed, classes) for seed in range(config.seeds)]
     chosen = np.unique(np.concatenate(draws))
     return images.select(chosen, f"{len(chosen)} drawn"), chosen
-
-
-def _model(config):
-    if config.checkpoint is not None:
-        return load_model(config.checkpoint)[0]
-    return build_model(PretrainConfig(data=config.data, model=config.model), classes=1)
 
 
 def _smoke(config, folder):

@@ -75,6 +75,15 @@ def _saved(path):
     return keras.Model(model.inputs, model.outputs, name=model.name) if isinstance(model, keras.Sequential) else model
 
 
+def frozen_model(config):
+    """The model whose features a recipe takes: that of `config.checkpoint`, else what `config.model` builds."""
+    from .building import build_model
+
+    if config.checkpoint is not None:
+        return load_model(config.checkpoint)[0]
+    return build_model(PretrainConfig(data=config.data, model=config.model), classes=1)
+
+
 def image_size_of(model, choice):
     """(height, width) that a model takes: its own, or `data.image_size` for a model of any size."""
     return own_size_or(model.input_shape[1:3], choice)

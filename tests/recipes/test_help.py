@@ -4,7 +4,7 @@ import pytest
 
 from vitkeras._data_sources import SOURCES
 
-RECIPES = ("pretrain", "finetune", "masked_patch", "fewshot", "qat", "vtab", "evaluate")
+RECIPES = ("pretrain", "finetune", "masked_patch", "fewshot", "near_duplicates", "qat", "vtab", "evaluate")
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -78,7 +78,9 @@ def report_bad(source, bad, total, on_bad_image, depth=5):
 
 
 def split_listing(listing, test_fraction, seed):
-    """[training, held out], stratified."""
+    """[training, held out], stratified; both the whole listing where `test_fraction` is None."""
+    if test_fraction is None:
+        return [listing, listing]
     require_each(listing, 2, "2 images (one is held out)")
     return [listing.select(chosen) for chosen in stratified_split(listing.labels, test_fraction, seed)]
 

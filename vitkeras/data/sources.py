@@ -48,7 +48,9 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
         spec: str, one of the sources.
         on_bad_image: "refuse" (default): a folder or list with an unreadable or truncated image is an error that names
             it. "skip": such images are left out, with one warning that names and counts them.
-        test_fraction: float in (0, 1), the part that is held out of a set without a held-out part. Default 0.2.
+        test_fraction: float in (0, 1), the part that is held out of a set without a held-out part. Default 0.2. None
+            holds nothing out: `train` and `test` of such a set are both the whole of it, to look through rather than to
+            train on.
         seed: int >= 0, picks the images that are held out or taken. Default 0.
         dev_fraction: float in [0, 1), the part of the training images that `splits.dev` gets, to choose settings
             with; `splits.train_without_dev` is the rest and `splits.train` stays whole. Stratified where labels are
@@ -74,7 +76,7 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
     """
     if on_bad_image not in BAD_IMAGE_RULES:
         raise ValueError(f"on_bad_image must be 'refuse' or 'skip', received {on_bad_image!r}.")
-    if not isinstance(test_fraction, numbers.Real) or not 0 < test_fraction < 1:
+    if test_fraction is not None and (not isinstance(test_fraction, numbers.Real) or not 0 < test_fraction < 1):
         raise ValueError(f"test_fraction must be between 0 and 1, both excluded, received {test_fraction!r}.")
     if not isinstance(seed, numbers.Integral) or seed < 0:
         raise ValueError(f"seed must be an integer >= 0, received {seed!r}.")

@@ -70,7 +70,7 @@ def _sets(source, class_names, train, test, test_fraction):
             return training, held_out
     if present:
         raise ValueError(f"data tfds:{name} must have a held-out split with labels, received none in {present}.")
-    return training.hold_out(test_fraction, seed=0)
+    return (training, training) if test_fraction is None else training.hold_out(test_fraction, seed=0)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def open_tfrecord(pattern, options, on_bad_image="refuse", test_fraction=0.2):
     class_names = _class_names(spec, given["classes"], train_files[0], counted, layout)
     sets = [one.image_set(f"{spec} ({part})", class_names) for one, part in zip(counted, ("train", "test"))]
     if not test_files:
-        sets = sets[0].hold_out(test_fraction, seed=0)
+        sets = [sets[0], sets[0]] if test_fraction is None else sets[0].hold_out(test_fraction, seed=0)
     return DatasetSplits(*sets, class_names, spec)
 
 
