@@ -37,8 +37,8 @@ def find(config, device="auto"):
         device: "auto" (default), "cpu", "gpu", "tpu" or "multiworker", for the features.
 
     Returns:
-        (list of pairs, training `ImageSet`, test `ImageSet`). A pair is a dict of "train" and "test" (path, or number of
-        the record), "distance", "mirrored", "cosine" (without a model None), "train_label", "test_label" (class names),
+        (list of pairs, training `ImageSet`, test `ImageSet`). A pair is a dict of "train" and "test" (path, or number
+        of the record), "distance", "mirrored", "cosine" (without a model None), "train_label", "test_label" (class names),
         "same_label", "train_index" and "test_index".
 
     Raises:

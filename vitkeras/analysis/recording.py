@@ -11,6 +11,10 @@ import numpy as np
 
 from vitkeras.layers import ClassToken, MultiHeadSelfAttention, PatchEmbedding
 
+# Images that go through the model together. Nothing frees what an uncompiled model has computed before it is through;
+# with a few images at a time that stays small beside the maps, and the products are large enough to be as fast.
+_AT_ONCE = 4
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -40,17 +44,43 @@ def record_attention(model, images):
     attentions = [layer for layer in inside if isinstance(layer, MultiHeadSelfAttention)]
     if not attentions:
         raise ValueError(f"model must hold a MultiHeadSelfAttention layer, {model.name!r} holds none.")
-    maps, grids = [], []
+    count = keras.tree.flatten(images)[0].shape[0]
+    maps, grids, outputs = _Maps(count), [], []
     with contextlib.ExitStack() as hooks:
         for layer in attentions:
-            hooks.enter_context(_recorded(layer, "attention_weights", maps.append))
+            hooks.enter_context(_recorded(layer, "attention_weights", maps.add))
         for layer in inside:
             if isinstance(layer, PatchEmbedding):
                 hooks.enter_context(_recorded(layer, "call", lambda x: grids.append(tuple(x.shape[1:3]))))
-        output = model(images, training=False)  # called, not predicted: nothing is traced, so each value is there
-    maps = [np.asarray(keras.ops.convert_to_numpy(weights)) for weights in maps]
+        for start in range(0, max(1, count), _AT_ONCE):
+            maps.begin(start)
+            chunk = keras.tree.map_structure(lambda x, a=start: x[a : a + _AT_ONCE], images)
+            outputs.append(model(chunk, training=False))  # called, not predicted: nothing is traced, each value is there
+    output = keras.tree.map_structure(lambda *parts: keras.ops.concatenate(parts), *outputs)
     prefix = sum(isinstance(layer, ClassToken) for layer in inside)
-    return Attention(maps, grids[0] if grids else None, prefix, output)
+    return Attention(maps.arrays, grids[0] if grids else None, prefix, output)
+
+
+class _Maps:
+    """Fills one array a layer, a few images at a time, so that no map is held twice."""
+
+    def __init__(self, count):
+        self.count, self.arrays = count, []
+        self._start = self._layer = 0
+
+    def begin(self, start):
+        """The model starts with the images from `start` on."""
+        self._start, self._layer = start, 0
+
+    def add(self, weights):
+        """The next layer's weights of these images."""
+        weights = np.asarray(keras.ops.convert_to_numpy(weights))
+        lines = len(weights) // max(1, min(_AT_ONCE, self.count - self._start))  # 1, but for axial models
+        if not self._start:
+            self.arrays.append(np.empty((lines * self.count, *weights.shape[1:]), weights.dtype))
+        row = lines * self._start
+        self.arrays[self._layer][row : row + len(weights)] = weights
+        self._layer += 1
 
 
 def check_model(model):

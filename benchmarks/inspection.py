@@ -1,0 +1,158 @@
+"""What looking inside a model costs: features and attention maps against the plain forward pass.
+
+    python benchmarks/inspection.py [--variant vit_b16 --batch 16 --rounds 5 --json out.json]
+
+Three goals: features for few-shot evaluation at 0.95 of the throughput of plain inference or more; attention maps of a
+batch in less than 2.5 times the forward pass; and the memory for them at most the maps' own bytes and 1.3 times what a
+forward pass takes. The four tasks take turns in one process; printed are the median of the ratios within each round and
+the ratio of the fastest, which a busy machine disturbs less. The plain forward pass is compiled, as `tf.function` does it.
+
+Memory is the highest resident size of a fresh process while the task runs, above that before it, sampled every 2 ms,
+after one run with a single image that loads and traces what the task needs. Weights are random.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+from latency_workers import vitkeras_model
+
+GOALS = {"features": 0.95, "maps": 2.5, "memory": 1.3}
+
+
+def tasks(variant, batch, image_size):
+    """(dict of name -> function of the number of images, ...): forward, maps, plain and features."""
+    import tensorflow as tf
+
+    from vitkeras import analysis, evaluation
+
+    model = vitkeras_model(variant, image_size)
+    shape = (image_size, image_size, 3)
+    images = tf.random.stateless_normal((batch, *shape), (1, 2))
+    infer = tf.function(lambda x: model(x, training=False), input_signature=[tf.TensorSpec((None, *shape))])
+    frozen = evaluation.feature_model(model)
+
+    def batches(count):
+        return [(images[:count], tf.zeros(count, tf.int32))] * 2
+
+    return {
+        "forward": lambda count: infer(images[:count]).numpy(),
+        "maps": lambda count: analysis.attention_maps(model, images[:count]),
+        "plain": lambda count: [infer(x).numpy() for x, _ in batches(count)],
+        "features": lambda count: evaluation.fewshot_features(frozen, batches(count)),
+    }
+
+
+def timed(variant, batch, image_size, rounds):
+    """dict of task -> seconds of each round."""
+    todo = tasks(variant, batch, image_size)
+    seconds = {name: [] for name in todo}
+    for number in range(rounds + 1):
+        for name, run in todo.items():
+            start = time.perf_counter()
+            run(batch)
+            if number:  # round 0 traces and warms up
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def memory(variant, batch, image_size, task):
+    """{"bytes": most memory above that before the task, "result": bytes of what it gives}."""
+    run = tasks(variant, batch, image_size)[task]
+    run(1)
+    before, peak, stop = resident(), [0], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            peak[0] = max(peak[0], resident())
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    result = run(batch)
+    stop.set()
+    thread.join()
+    return {"bytes": peak[0] - before, "result": sum(x.nbytes for x in result) if task == "maps" else result.nbytes}
+
+
+def resident():
+    """Bytes of memory that this process holds."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def ask(role, **arguments):
+    """What this script answers in a fresh process."""
+    command = [sys.executable, __file__, "--worker", role, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compared(seconds, forward, maps):
+    """dict of goal -> (found, found by the fastest rounds or None, whether it is met)."""
+    pairs = {"features": ("plain", "features"), "maps": ("maps", "forward")}
+    found = {}
+    for goal, (a, b) in pairs.items():
+        ratio = statistics.median(x / y for x, y in zip(seconds[a], seconds[b]))
+        met = ratio >= GOALS[goal] if goal == "features" else ratio < GOALS[goal]
+        found[goal] = ratio, min(seconds[a]) / min(seconds[b]), met
+    ratio = (maps["bytes"] - maps["result"]) / forward["bytes"]
+    return {**found, "memory": (ratio, None, ratio <= GOALS["memory"])}
+
+
+def main():
+    """Runs the rounds and the fresh processes, and prints the numbers."""
+    parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parse.add_argument("--variant", default="vit_b16")
+    parse.add_argument("--batch", type=int, default=16)
+    parse.add_argument("--image-size", type=int, default=224)
+    parse.add_argument("--rounds", type=int, default=5)
+    parse.add_argument("--json", metavar="PATH")
+    parse.add_argument("--worker", nargs=2, metavar=("ROLE", "JSON"), help=argparse.SUPPRESS)
+    arguments = parse.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as in compute.py
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if arguments.worker:
+        role, options = arguments.worker
+        print(json.dumps({"time": timed, "memory": memory}[role](**json.loads(options))))
+        return 0
+    for name in ("batch", "image_size", "rounds"):
+        if getattr(arguments, name) < 1:
+            parse.error(f"--{name.replace('_', '-')} must be 1 or more, received {getattr(arguments, name)}.")
+    options = {"variant": arguments.variant, "batch": arguments.batch, "image_size": arguments.image_size}
+    seconds = ask("time", rounds=arguments.rounds, **options)
+    forward, maps = (ask("memory", task=task, **options) for task in ("forward", "maps"))
+    found = compared(seconds, forward, maps)
+    print(f"{arguments.variant}, {arguments.batch} images of {arguments.image_size} px, {arguments.rounds} rounds")
+    for name, times in seconds.items():
+        print(f"{name:9s} median {statistics.median(times):7.3f} s, fastest {min(times):7.3f} s")
+    print(
+        f"memory of the forward pass {forward['bytes'] / 1e6:.0f} MB, with maps {maps['bytes'] / 1e6:.0f} MB, ", end=""
+    )
+    print(f"of which the maps {maps['result'] / 1e6:.0f} MB")
+    texts = {
+        "features": "features, of plain throughput, at least 0.95",
+        "maps": "maps, of the forward's time, below 2.5",
+        "memory": "memory beside the maps, of the forward's, at most 1.3",
+    }
+    for goal, (ratio, fastest, met) in found.items():
+        by = "" if fastest is None else f" (fastest {fastest:.3f})"
+        print(f"{texts[goal]:54s} {ratio:.3f}{by} {'met' if met else 'missed'}")
+    if arguments.json:
+        result = {**options, "seconds": seconds, "memory": {"forward": forward, "maps": maps}, "ratios": found}
+        with open(arguments.json + ".part", "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+        os.replace(arguments.json + ".part", arguments.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
