@@ -5,7 +5,7 @@
 Three goals: features for few-shot evaluation at 0.95 of the throughput of plain inference or more; attention maps of a
 batch in less than 2.5 times the forward pass; and the memory for them at most the maps' own bytes and 1.3 times what a
 forward pass takes. The four tasks take turns in one process; printed are the median of the ratios within each round and
-the ratio of the fastest, which a busy machine disturbs less. The plain forward pass is compiled, as `tf.function` does it.
+the ratio of the fastest, which a busy machine disturbs less. The plain forward pass is a compiled `tf.function`.
 
 Memory is the highest resident size of a fresh process while the task runs, above that before it, sampled every 2 ms,
 after one run with a single image that loads and traces what the task needs. Weights are random.

@@ -38,8 +38,8 @@ def find(config, device="auto"):
 
     Returns:
         (list of pairs, training `ImageSet`, test `ImageSet`). A pair is a dict of "train" and "test" (path, or number
-        of the record), "distance", "mirrored", "cosine" (without a model None), "train_label", "test_label" (class names),
-        "same_label", "train_index" and "test_index".
+        of the record), "distance", "mirrored", "cosine" (without a model None), "train_label" and "test_label" (class
+        names), "same_label", "train_index" and "test_index".
 
     Raises:
         ValueError: if a set can't be opened, or more than a million pairs are found.
