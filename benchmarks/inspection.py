@@ -4,7 +4,7 @@
 
 Three goals: features for few-shot evaluation at 0.95 of the throughput of plain inference or more; attention maps of a
 batch in less than 2.5 times the forward pass; and the memory for them at most the maps' own bytes and 1.3 times what a
-forward pass takes. The four tasks take turns in one process; printed are the median of the ratios within each round and
+forward pass takes. The tasks take turns in one process; printed are the median of the ratios within each round and
 the ratio of the fastest, which a busy machine disturbs less. The plain forward pass is a compiled `tf.function`.
 
 Memory is the highest resident size of a fresh process while the task runs, above that before it, sampled every 2 ms,
@@ -26,7 +26,7 @@ GOALS = {"features": 0.95, "maps": 2.5, "memory": 1.3}
 
 
 def tasks(variant, batch, image_size):
-    """(dict of name -> function of the number of images, ...): forward, maps, plain and features."""
+    """dict of name -> function of the number of images."""
     import tensorflow as tf
 
     from vitkeras import analysis, evaluation
@@ -37,14 +37,10 @@ def tasks(variant, batch, image_size):
     infer = tf.function(lambda x: model(x, training=False), input_signature=[tf.TensorSpec((None, *shape))])
     frozen = evaluation.feature_model(model)
 
-    def batches(count):
-        return [(images[:count], tf.zeros(count, tf.int32))] * 2
-
     return {
         "forward": lambda count: infer(images[:count]).numpy(),
         "maps": lambda count: analysis.attention_maps(model, images[:count]),
-        "plain": lambda count: [infer(x).numpy() for x, _ in batches(count)],
-        "features": lambda count: evaluation.fewshot_features(frozen, batches(count)),
+        "features": lambda count: evaluation.fewshot_features(frozen, [(images[:count], tf.zeros(count, tf.int32))]),
     }
 
 
@@ -53,6 +49,7 @@ def timed(variant, batch, image_size, rounds):
     todo = tasks(variant, batch, image_size)
     seconds = {name: [] for name in todo}
     for number in range(rounds + 1):
+        print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
         for name, run in todo.items():
             start = time.perf_counter()
             run(batch)
@@ -89,15 +86,15 @@ def resident():
 def ask(role, **arguments):
     """What this script answers in a fresh process."""
     command = [sys.executable, __file__, "--worker", role, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+        raise RuntimeError(f"{' '.join(command)} failed, for the reason above.")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def compared(seconds, forward, maps):
     """dict of goal -> (found, found by the fastest rounds or None, whether it is met)."""
-    pairs = {"features": ("plain", "features"), "maps": ("maps", "forward")}
+    pairs = {"features": ("forward", "features"), "maps": ("maps", "forward")}
     found = {}
     for goal, (a, b) in pairs.items():
         ratio = statistics.median(x / y for x, y in zip(seconds[a], seconds[b]))

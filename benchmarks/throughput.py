@@ -28,7 +28,7 @@ import tempfile
 from throughput_plot import draw
 
 WORKERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "throughput_workers.py")
-PIXELS = 2 * 512 * 512  # of a batch
+PIXELS = 512 * 512  # of a batch
 ENDING = ".json"
 
 
@@ -104,8 +104,9 @@ def measure(arguments, files):
     speeds = {point: [] for point in plan}
     try:
         for number in range(arguments.rounds + 1):
+            print(f"round {number} of {arguments.rounds}", file=sys.stderr, flush=True)
             for name, size in plan:
-                batch = max(1, batch_of(size) // 4) if name in files else batch_of(size)
+                batch = max(1, batch_of(size) // 2) if name in files else batch_of(size)
                 seconds = servers[name](size, batch)
                 if number:  # round 0 builds, traces and warms up
                     speeds[name, size].append(batch / seconds)

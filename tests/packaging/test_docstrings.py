@@ -17,7 +17,8 @@ def modules():
         if not module.name.endswith("__main__"):
             yield module.name
     yield from ("vitkeras.export.tflite", "vitkeras.export.runtime")
-    yield from (f"vitkeras.recipes.{name}" for name in ("class_map", "loading", "override", "real_file"))
+    recipes = ("class_map", "loading", "near_duplicates_files", "override", "real_file")
+    yield from (f"vitkeras.recipes.{name}" for name in recipes)
 
 
 @pytest.mark.parametrize("name", sorted(set(modules())))

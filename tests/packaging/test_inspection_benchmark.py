@@ -17,10 +17,10 @@ def benchmark(monkeypatch):
 
 
 def test_ratios(benchmark):
-    seconds = {"forward": [1.0, 2.0, 1.5], "maps": [2.0, 6.0, 3.0], "plain": [9.0, 8.0, 7.0], "features": [10.0] * 3}
+    seconds = {"forward": [1.0, 2.0, 1.5], "maps": [2.0, 6.0, 3.0], "features": [1.25, 2.0, 2.0]}
     found = benchmark.compared(seconds, {"bytes": 100}, {"bytes": 430, "result": 300})
     assert found["maps"] == (2.0, 2.0, True) and found["memory"] == (1.3, None, True)
-    assert found["features"] == (0.8, 0.7, False)
+    assert found["features"] == (0.8, 0.8, False)
     worse = benchmark.compared(seconds | {"maps": [2.5, 5.0, 4.0]}, {"bytes": 100}, {"bytes": 431, "result": 300})
     assert not worse["maps"][2] and not worse["memory"][2]
 
@@ -33,9 +33,9 @@ def test_tasks(benchmark, monkeypatch):
 
     monkeypatch.setattr(benchmark, "vitkeras_model", tiny)
     todo = benchmark.tasks("tiny", batch=5, image_size=24)
-    assert todo["forward"](5).shape == (5, 7) and [x.shape for x in todo["plain"](3)] == [(3, 7)] * 2
+    assert todo["forward"](5).shape == (5, 7)
     assert [x.shape for x in todo["maps"](3)] == [(3, 2, 10, 10)] * 2
-    assert todo["features"](5)[0].shape == (10, 26)
+    assert todo["features"](5)[0].shape == (5, 26)
 
 
 @pytest.mark.parametrize("option", ["--batch", "--image-size", "--rounds"])

@@ -59,12 +59,12 @@ def made_result(benchmark):
 
 def test_rows(benchmark):
     small, large = made_result(benchmark)["variants"]["vit_s16"]
-    assert benchmark.batches_of(64) == [128, 256, 384] and benchmark.batches_of(2048) == [1, 2, 3]
+    assert benchmark.batches_of(64) == [64, 128, 192] and benchmark.batches_of(2048) == [1, 2, 3]
     assert (small["images_per_second"], small["calculated"], large["calculated"]) == (100.0, 100.0, 10.0)
-    # 500 MiB and 100/128 MiB an image leave 524 of 1024 MiB.
-    assert small["largest_batch"] == int(524 * 128 / 100) and small["line_off"] == 0
+    # 500 MiB and 100/64 MiB an image leave 524 of 1024 MiB.
+    assert small["largest_batch"] == int(524 * 64 / 100) and small["line_off"] == 0
     assert large["largest_batch"] is None  # no slope to go by
-    assert small["megabytes_an_image"] == pytest.approx(100 * 2**20 / 128 / 1e6)
+    assert small["megabytes_an_image"] == pytest.approx(100 * 2**20 / 64 / 1e6)
 
 
 def test_table_and_picture(benchmark, tmp_path):
