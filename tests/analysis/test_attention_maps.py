@@ -107,6 +107,17 @@ def test_axial_models_have_a_map_a_line():
     assert [m.shape for m in maps] == [(2 * 7, 3, 11, 11), (2 * 11, 3, 7, 7)] * 2
 
 
+@pytest.mark.parametrize("axial", [False, True])
+def test_many_images_are_those_one_by_one(axial, assert_close):
+    model = vitkeras.models.AxialViT((21, 55, 2), (3, 5), 2, 12, 3, 17, classes=7) if axial else tiny()
+    images = RNG.normal(size=(7, 21, 55, 2)).astype("float32")  # more than go through the model together
+    maps = vitkeras.analysis.attention_maps(model, images)
+    singles = [vitkeras.analysis.attention_maps(model, image[None]) for image in images]
+    for layer, found in enumerate(maps):
+        assert_close(found, np.concatenate([single[layer] for single in singles]), atol=1e-6)
+    assert len(maps) == (4 if axial else 2) and np.abs(maps[0][0] - maps[0][-1]).max() > 1e-3
+
+
 def test_relative_positions_are_in_the_map():
     model = tiny(position_embedding="relative")
     before = vitkeras.analysis.attention_maps(model, IMAGES)[0]
