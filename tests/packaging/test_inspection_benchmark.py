@@ -18,10 +18,12 @@ def benchmark(monkeypatch):
 
 def test_ratios(benchmark):
     seconds = {"forward": [1.0, 2.0, 1.5], "maps": [2.0, 6.0, 3.0], "features": [1.25, 2.0, 2.0]}
-    found = benchmark.compared(seconds, {"bytes": 100}, {"bytes": 430, "result": 300})
-    assert found["maps"] == (2.0, 2.0, True) and found["memory"] == (1.3, None, True)
-    assert found["features"] == (0.8, 0.8, False)
-    worse = benchmark.compared(seconds | {"maps": [2.5, 5.0, 4.0]}, {"bytes": 100}, {"bytes": 431, "result": 300})
+    processor = {"forward": [2.0, 4.0], "maps": [7.0, 6.0], "features": [2.0, 8.0]}
+    found = benchmark.compared(seconds, processor, {"bytes": 100}, {"bytes": 430, "result": 300})
+    assert found["maps"] == (2.0, {"fastest": 2.0, "processor": 3.0}, True) and found["memory"] == (1.3, {}, True)
+    assert found["features"] == (0.8, {"fastest": 0.8, "processor": 1.0}, False)
+    seconds["maps"] = [2.5, 5.0, 4.0]
+    worse = benchmark.compared(seconds, processor, {"bytes": 100}, {"bytes": 431, "result": 300})
     assert not worse["maps"][2] and not worse["memory"][2]
 
 
