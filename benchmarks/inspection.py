@@ -5,7 +5,8 @@
 Three goals: features for few-shot evaluation at 0.95 of the throughput of plain inference or more; attention maps of a
 batch in less than 2.5 times the forward pass; and the memory for them at most the maps' own bytes and 1.3 times what a
 forward pass takes. The tasks take turns in one process; printed are the median of the ratios within each round, the
-ratio of the fastest, and that of the least processor time, which a busy machine disturbs least. The plain forward pass is a compiled `tf.function`.
+ratio of the fastest, and that of the least processor time, which a busy machine disturbs least. The plain forward pass
+is a compiled `tf.function`.
 
 Memory is the highest resident size of a fresh process while the task runs, above that before it, sampled every 2 ms,
 after one run with a single image that loads and traces what the task needs. Weights are random.
