@@ -26,7 +26,7 @@ class NearDuplicatesConfig:
     data: DataConfig = field(default_factory=DataConfig)
     against: str | None = None
     max_distance: int = 8
-    min_cosine: float = 0.9
+    min_cosine: float = 0.98
     model: ModelConfig = field(default_factory=ModelConfig)
     checkpoint: str | None = None
     layer: int | str = "head"

@@ -36,7 +36,7 @@ class NearDuplicates:
         return len(self.first)
 
 
-def near_duplicates(hashes, other_hashes, max_distance=8, features=None, other_features=None, min_cosine=0.9):
+def near_duplicates(hashes, other_hashes, max_distance=8, features=None, other_features=None, min_cosine=0.98):
     """Finds all pairs of an image of one set and one of another that are near by hash, or by features.
 
     Every pair is looked at: the whole pictures, and the whole of either against each crop of the other, as they are and
@@ -47,7 +47,7 @@ def near_duplicates(hashes, other_hashes, max_distance=8, features=None, other_f
         max_distance: int in 0...31, how many of 64 bits may differ. Default 8.
         features, other_features: floating arrays (n, D) and (m, D), such as `vitkeras.evaluation.fewshot_features`
             gives, or None (default): the hash alone counts.
-        min_cosine: float in (0, 1], pairs of at least this cosine are found too, whatever their hashes. Default 0.9.
+        min_cosine: float in (0, 1], pairs of at least this cosine are found too, whatever their hashes. Default 0.98.
 
     Returns:
         `NearDuplicates`, sorted by distance, then by cosine.
