@@ -14,6 +14,9 @@ The largest batch in a budget of memory comes from a line through two measured b
 between them says how good the line is. The memory is the peak of a fresh process that runs the forward pass (with
 Python, TensorFlow and the weights); on a GPU what TensorFlow has taken there.
 
+`--clock processor` counts the seconds of all processors together instead of those on the wall: lower figures, which other
+work on the machine disturbs less. Not for GPUs.
+
 TFLite files of the first variant run one image at a time. They and the memory are measured once and kept in `--folder`.
 """
 
@@ -30,6 +33,7 @@ from throughput_plot import draw
 WORKERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "throughput_workers.py")
 PIXELS = 512 * 512  # of a batch
 ENDING = ".json"
+CLOCKS = ("wall", "processor")
 
 
 def batch_of(image_size):
@@ -65,7 +69,7 @@ def once(folder, name, role, **arguments):
 
 
 class Server:
-    """A worker that runs a batch whenever it is called; it returns seconds."""
+    """A worker that runs a batch whenever it is called; it returns seconds of the clock and of the processors."""
 
     def __init__(self, role, **arguments):
         command, pipe = [sys.executable, WORKERS, role, json.dumps(arguments)], subprocess.PIPE
@@ -76,7 +80,7 @@ class Server:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"a worker stopped; run `{' '.join(self.process.args)}` to see why.")
-        return float(line)
+        return json.loads(line)
 
     def close(self):
         """Ends the worker and waits for it."""
@@ -107,7 +111,7 @@ def measure(arguments, files):
             print(f"round {number} of {arguments.rounds}", file=sys.stderr, flush=True)
             for name, size in plan:
                 batch = max(1, batch_of(size) // 2) if name in files else batch_of(size)
-                seconds = servers[name](size, batch)
+                seconds = servers[name](size, batch)[CLOCKS.index(arguments.clock)]
                 if number:  # round 0 builds, traces and warms up
                     speeds[name, size].append(batch / seconds)
     finally:
@@ -151,7 +155,7 @@ def batches_of(image_size):
 def table(result):
     """Lines for people."""
     lines = [
-        f"{result['device']}, TensorFlow {result['tensorflow']}, {result['rounds']} rounds",
+        f"{result['device']}, TensorFlow {result['tensorflow']}, {result['rounds']} rounds, seconds: {result['clock']}",
         "",
         f"{'variant':14s} side  GMAC/image  images/s  calculated  MB/image  line off  "
         f"batch in {result['memory_gib']:g} GiB",
@@ -180,6 +184,7 @@ def parsed(argv):
     parser.add_argument("--memory", type=float, default=4.0, metavar="GIB", help="budget of the largest batch")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of TFLite")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="what a second is (default: wall)")
     parser.add_argument("--json", metavar="PATH")
     parser.add_argument("--plot", metavar="PATH", help="a PNG")
     parser.add_argument("--folder", metavar="PATH", help="keeps files and memory for a later run")
@@ -239,6 +244,7 @@ def main(argv=None):
         for preset in files
     }
     result = {"device": about["device"], "tensorflow": about["tensorflow"], "rounds": arguments.rounds}
+    result["clock"] = arguments.clock
     result |= {"memory_gib": arguments.memory, "image_sizes": sizes, "scaled_at": arguments.scaled_at}
     result |= {"exported": first, "variants": rows_of(arguments, about, speeds, peaks), "presets": presets}
     print("\n".join(table(result)))

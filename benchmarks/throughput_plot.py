@@ -26,7 +26,8 @@ def draw(result, path):
         name = f"{result['exported']}, {preset}"
         left.plot([row["image_size"] for row in rows], speeds, "s:", color=f"C{number + 5}", label=name)
     left.plot([], [], "--", color="0.5", label=f"calculated, from {result['scaled_at']} px")
-    left.set(ylabel="images a second", title=result["device"])
+    unit = {"wall": "second", "processor": "second of one processor"}[result["clock"]]
+    left.set(ylabel=f"images a {unit}", title=result["device"])
     right.set(ylabel="images in a batch", title=f"largest batch in {result['memory_gib']:g} GiB")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="image side in pixels")

@@ -2,7 +2,8 @@
 
     python benchmarks/throughput_workers.py ROLE JSON
 
-A server writes the seconds of one batch for each line of JSON that it reads; the others print one line at the end.
+A server writes the seconds of one batch, by the clock and of all processors together, for each line of JSON that it
+reads; the others print one line at the end.
 """
 
 import json
@@ -93,6 +94,16 @@ def processor():
     return platform.processor() or platform.machine()
 
 
+def now():
+    """(seconds of the clock, seconds of this process on all processors)."""
+    return time.perf_counter(), time.process_time()
+
+
+def since(start):
+    """What both have gone on since `now()`."""
+    return [b - a for a, b in zip(start, now())]
+
+
 def serve_keras(variant):
     """A variant at any size; models are built when they are first asked for."""
     runs = {}
@@ -100,9 +111,9 @@ def serve_keras(variant):
     def turn(image_size, batch):
         if image_size not in runs:
             runs[image_size] = forward(variant, image_size)
-        start = time.perf_counter()
+        start = now()
         runs[image_size](batch)
-        return time.perf_counter() - start
+        return since(start)
 
     return turn
 
@@ -119,10 +130,10 @@ def serve_files(paths, threads):
             image = synthetic_images((image_size, image_size, 3), count=1)[0]
             runners[image_size] = TFLiteRunner(paths[str(image_size)], threads), image
         runner, image = runners[image_size]
-        start = time.perf_counter()
+        start = now()
         for _ in range(batch):
             runner.one(image)
-        return time.perf_counter() - start
+        return since(start)
 
     return turn
 
@@ -138,7 +149,7 @@ def main():
         return
     turn = {"keras": serve_keras, "files": serve_files}[role](**arguments)
     for line in sys.stdin:
-        print(turn(*json.loads(line)), file=answers, flush=True)
+        print(json.dumps(turn(*json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
