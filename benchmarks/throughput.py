@@ -14,8 +14,8 @@ The largest batch in a budget of memory comes from a line through two measured b
 between them says how good the line is. The memory is the peak of a fresh process that runs the forward pass (with
 Python, TensorFlow and the weights); on a GPU what TensorFlow has taken there.
 
-`--clock processor` counts the seconds of all processors together instead of those on the wall: lower figures, which other
-work on the machine disturbs less. Not for GPUs.
+`--clock processor` counts the seconds of all processors together instead of those on the wall: lower figures, which
+other work on the machine disturbs less. Not for GPUs.
 
 TFLite files of the first variant run one image at a time. They and the memory are measured once and kept in `--folder`.
 """
