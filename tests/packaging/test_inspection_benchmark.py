@@ -27,6 +27,7 @@ def test_ratios(benchmark):
     assert not worse["maps"][2] and not worse["memory"][2]
 
 
+@pytest.mark.slow
 def test_tasks(benchmark, monkeypatch):
     import vitkeras
 

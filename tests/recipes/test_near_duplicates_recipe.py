@@ -64,6 +64,7 @@ def test_the_report_and_what_is_left_to_train_on(photos, tmp_path, capsys):
     assert not [name for name in os.listdir(out) if name.endswith(".part")]
 
 
+@pytest.mark.slow
 def test_two_folders_and_features(photos, tmp_path, capsys):
     model = tmp_path / "model.keras"
     keras.utils.set_random_seed(2)
@@ -79,6 +80,7 @@ def test_two_folders_and_features(photos, tmp_path, capsys):
     assert (tmp_path / "near_duplicates.html").read_text().count("<section>") == 3
 
 
+@pytest.mark.slow
 def test_sets_without_files(tmp_path, capsys):
     assert run("--data", "digits", "--set", "max_distance=0", "--workdir", tmp_path) == 0
     assert "of 1437 training images" in capsys.readouterr().out
