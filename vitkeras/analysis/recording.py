@@ -55,7 +55,8 @@ def record_attention(model, images):
         for start in range(0, max(1, count), _AT_ONCE):
             maps.begin(start)
             chunk = keras.tree.map_structure(lambda x, a=start: x[a : a + _AT_ONCE], images)
-            outputs.append(model(chunk, training=False))  # called, not predicted: nothing is traced, each value is there
+            # Called, not predicted: nothing is traced, so each value is there.
+            outputs.append(model(chunk, training=False))
     output = keras.tree.map_structure(lambda *parts: keras.ops.concatenate(parts), *outputs)
     prefix = sum(isinstance(layer, ClassToken) for layer in inside)
     return Attention(maps.arrays, grids[0] if grids else None, prefix, output)
