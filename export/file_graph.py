@@ -85,8 +85,9 @@ class Graph:
         return self._constant(inputs[2]) if len(inputs) > 2 and inputs[2] >= 0 else None
 
     def set_bias(self, i, values):
-        """Replaces it by another."""
-        self._store(self.operators[i].inputs[2], values)
+        """Gives operator `i` a bias of its own: the converter stores equal ones once, and leaves zeros out."""
+        name = f"{self.name(self.operators[i].outputs[0])}/bias_{len(self.tensors)}"
+        self.operators[i].inputs = [*self.operators[i].inputs[:2], self._add_constant(name, values)]
 
     def insert_multiplication(self, tensor, factors):
         """Lets all that read a tensor read its product with constants along the last axis.
@@ -97,19 +98,16 @@ class Graph:
         """
         schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert", _PURPOSE, extra="export")
         old, name = self.tensors[tensor], self.name(tensor)
-        constant, product = schema.TensorT(), schema.TensorT()
-        constant.name, constant.shape, constant.type = f"{name}/factors".encode(), [len(factors)], old.type
+        constant, product = self._add_constant(f"{name}/factors", factors), schema.TensorT()
         product.name, product.shape, product.type = f"{name}/equalized".encode(), list(old.shape), old.type
-        constant.buffer, product.buffer = len(self.model.buffers), 0
-        self.model.buffers.append(schema.BufferT())
-        self.tensors += [constant, product]
-        self._store(len(self.tensors) - 2, factors)
+        product.buffer = 0
+        self.tensors.append(product)
         for i in self.consumers[tensor]:
             inputs = list(self.operators[i].inputs)
             self.operators[i].inputs = [len(self.tensors) - 1 if t == tensor else t for t in inputs]
         operator = schema.OperatorT()
         operator.opcodeIndex = self._code(schema.BuiltinOperator.MUL)
-        operator.inputs, operator.outputs = [tensor, len(self.tensors) - 2], [len(self.tensors) - 1]
+        operator.inputs, operator.outputs = [tensor, constant], [len(self.tensors) - 1]
         operator.builtinOptionsType, operator.builtinOptions = schema.BuiltinOptions.MulOptions, schema.MulOptionsT()
         self._inserted.append((self.producer[tensor], operator))
 
@@ -120,6 +118,17 @@ class Graph:
         for after, operator in sorted(self._inserted, key=lambda entry: -entry[0]):
             operators.insert(after + 1, operator)
         tools.write_model(self.model, path)
+
+    def _add_constant(self, name, values):
+        """Index of a new stored tensor of floats."""
+        schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert", _PURPOSE, extra="export")
+        tensor = schema.TensorT()
+        tensor.name, tensor.shape, tensor.type = name.encode(), list(np.shape(values)), 0
+        tensor.buffer = len(self.model.buffers)
+        self.model.buffers.append(schema.BufferT())
+        self.tensors.append(tensor)
+        self._store(len(self.tensors) - 1, values)
+        return len(self.tensors) - 1
 
     def _constant(self, tensor):
         shape = [int(n) for n in self.tensors[tensor].shape]

@@ -8,7 +8,8 @@ import numpy as np
 
 from . import checks
 from .calibrate import collect
-from .equalize import equalize
+from .centre import centre_values, measure_means, value_sites
+from .equalize import equalize, find_sites
 from .file_graph import Graph
 from .operators import read_operators
 from .quantize import quantize, quantize_everything
@@ -25,10 +26,12 @@ class Quantized:
 
     Attributes:
         equalized: tuple of `Equalized`, the sites whose channels were scaled.
+        centred: int, the number of attentions whose values were centred.
         kept_float: tuple of str, labels of dense layers that a search left in float.
     """
 
     equalized: tuple = ()
+    centred: int = 0
     kept_float: tuple = ()
 
 
@@ -55,7 +58,7 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
     with tempfile.TemporaryDirectory() as folder:
         operators = read_operators(float_path)
         modes = {operator.index: preset.mode(operator) for operator in operators}
-        sites = ()
+        sites, centred = (), 0
         if images is not None:
             stage("equalising channels")
             target = os.path.join(folder, "equalized.tflite")
@@ -66,6 +69,12 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
                 check_same(float_path, target, images[:PROOFS], num_threads)
                 float_path, operators = target, read_operators(target)
                 modes = {operator.index: preset.mode(operator) for operator in operators}
+            stage("centring values")
+            static = {i for i, mode in modes.items() if mode == "static" or preset.everything == 8}
+            target = os.path.join(folder, "centred.tflite")
+            centred = centre(float_path, target, operators, static, images, num_threads, over)
+            if centred:
+                float_path, operators = target, read_operators(target)
         if preset.everything:
             stage("measuring ranges")
             quantize_everything(
@@ -75,7 +84,7 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
                 _all_ranges(float_path, preset, images, pixel_input, num_threads, over),
                 _before_the_stem(float_path) if preset.everything == 16 else (),
             )
-            return Quantized(sites)
+            return Quantized(sites, centred)
         ranges, kept = {}, ()
         if "static" in modes.values():
             stage("measuring ranges")
@@ -85,7 +94,19 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
             modes, kept = keep_float(float_path, operators, modes, ranges, images, num_threads)
         stage("quantizing")
         quantize(float_path, path, operators, modes, ranges)
-        return Quantized(sites, kept)
+        return Quantized(sites, centred, kept)
+
+
+def centre(float_path, target, operators, static, images, num_threads=2, progress=None):
+    """Writes a float file with centred values where the mix is static; returns how many, without a file if none."""
+    graph = Graph(float_path)
+    pairs = value_sites(graph, find_sites(graph, operators), static)
+    if pairs:
+        names = [value.output for value, _ in pairs]
+        centre_values(graph, pairs, measure_means(float_path, names, images, num_threads, progress))
+        graph.write(target)
+        check_same(float_path, target, images[:PROOFS], num_threads)
+    return len(pairs)
 
 
 def measure_ranges(float_path, operators, modes, preset, images, pixel_input, num_threads=2, progress=None):

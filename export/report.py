@@ -52,6 +52,7 @@ class ExportReport:
             than six outputs, and for features.
         accuracies: None without the images' labels, or (the model's, the file's), floats.
         equalized: tuple of `Equalized`, where channels were scaled for the sake of int8.
+        centred: int, the attentions whose values were given a mean of zero.
         kept_float: tuple of str, dense layers that a search left in float.
         advice: str, what to know of the preset on a device; "" if nothing.
     """
@@ -83,6 +84,7 @@ class ExportReport:
     top5_agreement: float | None = None
     accuracies: tuple | None = None
     equalized: tuple = ()
+    centred: int = 0
     kept_float: tuple = ()
     advice: str = ""
 
@@ -123,6 +125,8 @@ class ExportReport:
             lines["accuracy"] = "Keras {:.2f} %, file {:.2f} %".format(*(100 * share for share in self.accuracies))
         if self.equalized:
             lines["equalised"] = f"channels before {len(self.equalized)} products"
+        if self.centred:
+            lines["centred"] = f"values of {self.centred} attentions"
         if self.kept_float:
             lines["float layers"] = ", ".join(self.kept_float)
         if self.advice:

@@ -127,7 +127,7 @@ def to_tflite(
             verify_labels, len(images), outputs.label_count(model, output), "verify_labels"
         )
     calibration = _calibration(preset, rule, shape, calibration_images, pixel_input)
-    with written_aside(path) as aside, progress(show_progress, stages=9) as bar:
+    with written_aside(path) as aside, progress(show_progress, stages=10) as bar:
         bar.stage("preparing the graph")
         build = functools.partial(_graph_model, source, pixel_input, output, k)
         found = make_file(build, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
@@ -228,4 +228,4 @@ def make_file(
         else:
             done = quantize_post_training(float_path, path, rule, calibration, pixel_input, num_threads, bar)
         snr = () if images is None else layer_snr(float_path, path, images, num_threads)
-    return {"layer_snr": snr, "equalized": done.equalized, "kept_float": done.kept_float}
+    return {"layer_snr": snr, "equalized": done.equalized, "centred": done.centred, "kept_float": done.kept_float}
