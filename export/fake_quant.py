@@ -22,22 +22,23 @@ def quantizers():
 class FakeQuantizer(keras.layers.Layer):
     """Rounds one activation to 256 levels of one scale; gradients pass inside the range, and are zero outside.
 
-    The range is the least and greatest value of all calibration batches (tfmot's `AllValuesQuantizer`) and stays as it
-    is while training. tfmot's moving average starts at -6...6 and moves by a thousandth a batch: after the few batches
-    of a calibration it would still be there.
+    The range is set once and stays as it is while training: tfmot's `AllValuesQuantizer` is only ever asked to round.
+    tfmot's moving average starts at -6...6 and moves by a thousandth a batch: after the few batches of a calibration it
+    would still be there.
 
     Args:
         zero_centred: bool, whether zero has the integer 0 (range -128 s...127 s), which XNNPACK asks of the right
             operand of a batch matrix product. Default False: the range as observed, zero included.
 
     Attributes:
-        mode: "float" (passes its input on, at first), "observe" (that, and widens the range) or "quantize".
+        mode: "float" (passes its input on, at first), "observe" (that, and shows it to the observer) or "quantize".
+        observer: None, or a function of one batch, called outside of graphs.
     """
 
     def __init__(self, zero_centred=False, **kwargs):
         super().__init__(dtype="float32", **kwargs)
         self.zero_centred = zero_centred
-        self.mode = FLOAT
+        self.mode, self.observer = FLOAT, None
         self.quantizer = quantizers().AllValuesQuantizer(8, per_axis=False, symmetric=zero_centred, narrow_range=False)
 
     def build(self, input_shape):
@@ -45,11 +46,16 @@ class FakeQuantizer(keras.layers.Layer):
         self.maximum = self.add_weight(name="maximum", shape=(), initializer="zeros", trainable=False)
 
     def call(self, x):
-        if self.mode == FLOAT:
+        if self.mode == OBSERVE and self.observer is not None:
+            self.observer(x)
+        if self.mode != QUANTIZE:
             return x
-        ranges = {"min_var": self.minimum.value, "max_var": self.maximum.value}
-        y = self.quantizer(x, self.mode == OBSERVE, weights=ranges)
-        return x if self.mode == OBSERVE else y
+        return self.quantizer(x, False, weights={"min_var": self.minimum.value, "max_var": self.maximum.value})
+
+    def set_range(self, least, greatest):
+        """Sets the ends of the range, which must hold 0."""
+        self.minimum.assign(least)
+        self.maximum.assign(greatest)
 
     def compute_output_shape(self, input_shape):
         return input_shape

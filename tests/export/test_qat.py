@@ -11,6 +11,7 @@ import pytest
 import vitkeras
 from vitkeras.export import activation_ranges, baked_model, prepare_qat
 from vitkeras.export.fake_quant import FLOAT, QUANTIZE, FakeQuantizer, fake_quantizers, quantized_kernel, set_mode
+from vitkeras.export.quantize import around_zero
 
 if importlib.util.find_spec("tensorflow_model_optimization") is None:  # looked for, not imported
     pytest.skip('tensorflow-model-optimization is absent: pip install "vitkeras[qat]"', allow_module_level=True)
@@ -77,21 +78,37 @@ def test_without_rounding_it_is_the_float_model(make, inputs, outputs, settings)
     assert {p.split("/")[-1] for p in paths - {v.path for v in model.weights}} == {"minimum", "maximum"}
 
 
+def test_values_have_a_mean_of_zero_and_the_function_stays(make, inputs, outputs, rng):
+    model = make()
+    bias = model.get_layer("encoder_block_01").attention.value.bias
+    bias.assign(bias + rng.normal(0, 3, bias.shape))
+    copy = prepare_qat(model, inputs, batch_size=2)
+    seen = []
+    quantizer = fake_quantizers(copy)["encoder_block_01/value"]
+    set_mode(copy, "observe")
+    quantizer.observer = seen.append
+    np.testing.assert_allclose(outputs(copy), outputs(model), rtol=0, atol=5e-5)
+    assert np.abs(keras.ops.convert_to_numpy(seen[0]).mean(axis=(0, 2))).max() < 1e-5
+
+
 @pytest.mark.parametrize("zero_centred", [False, True])
 def test_rounding_is_that_of_an_int8_tensor(rng, zero_centred):
     quantizer = FakeQuantizer(zero_centred=zero_centred, name="q")
     quantizer.build(())
-    quantizer.mode = "observe"
-    batches = rng.normal(0.4, 1.0, (3, 7, 11)).astype("float32")
-    for batch in batches:
-        np.testing.assert_array_equal(quantizer(batch), batch)
+    quantizer.mode, seen = "observe", []
+    quantizer.observer = seen.append
+    batch = rng.normal(0.4, 1.0, (7, 11)).astype("float32")
+    np.testing.assert_array_equal(quantizer(batch), batch)
+    assert len(seen) == 1 and float(quantizer.maximum) == 0
+    ends = float(batch.min()), float(batch.max())
+    quantizer.set_range(*(around_zero(*ends) if zero_centred else ends))
     least, greatest = float(quantizer.minimum), float(quantizer.maximum)
     scale = (greatest - least) / 255
     zero = round(-128 - least / scale)
     if zero_centred:
         assert zero == 0 and np.isclose(least / greatest, -128 / 127)
     else:
-        assert np.isclose([least, greatest], [batches.min(), batches.max()], rtol=1e-6).all()
+        assert np.isclose([least, greatest], ends, rtol=1e-6).all()
     quantizer.mode = QUANTIZE
     x = np.linspace(1.2 * least, 1.2 * greatest, 499).astype("float32")
     integers = np.clip(np.floor(x / scale + zero + 0.5), -128, 127)
