@@ -31,7 +31,7 @@ def test_scores_depend_on_the_image_and_examples_do_not_see_each_other(family, r
 
 
 @each_family
-@pytest.mark.parametrize("how", ["graph", "xla"])
+@pytest.mark.parametrize("how", ["graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_compiled_equals_eager(family, how, rng, assert_close):
     model, x = family(), keras.ops.convert_to_tensor(pixels(rng))
     assert_close(compiled(model, how)(x), model(x), atol=2e-5 * family.noise)

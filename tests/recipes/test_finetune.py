@@ -56,6 +56,7 @@ def test_digits_end_to_end(tmp_path, capsys):
     assert config["config"]["train"]["steps"] == 7 and config["versions"]["keras"] == keras.__version__
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     losses = []
     for index, seed in enumerate((3, 3, 4)):
@@ -93,8 +94,8 @@ def test_weights_are_loaded_and_the_head_starts_at_zero(golden):
 @pytest.mark.parametrize(
     "variant, row",
     [
-        ("bit_r50x1", ResNetVariant((1,), 0.5)),
-        ("axial_vit_b32", AxialVariant(16, 1, 24, 3, 48)),
+        pytest.param("bit_r50x1", ResNetVariant((1,), 0.5), marks=pytest.mark.slow),
+        pytest.param("axial_vit_b32", AxialVariant(16, 1, 24, 3, 48), marks=pytest.mark.slow),
         ("r50_b16", Variant(2, 1, 24, 3, 48, stem_blocks=(1,))),
     ],
 )

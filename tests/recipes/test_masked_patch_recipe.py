@@ -112,7 +112,8 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(pretrained,
         np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
 
 
-@pytest.mark.parametrize("before, now", [("false", "true"), pytest.param("true", "false", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("before, now", [("false", "true"), ("true", "false")])
 def test_a_run_does_not_go_on_with_another_compiler(tmp_path, monkeypatch, capsys, before, now):
     """XLA draws other masks from the same seeds (decision 0007)."""
     texts = ("train.steps=6", "train.save_every=3", "model.dropout_rate=0.3")

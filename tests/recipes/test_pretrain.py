@@ -21,6 +21,7 @@ def run(recipe, config, workdir, *sets, arguments=()):
     return recipe.main(["--config", config, "--workdir", str(workdir), "--data", "digits", *arguments, *sets])
 
 
+@pytest.mark.slow
 def test_a_pre_trained_model_is_fine_tuned(tiny, tmp_path, capsys):
     sets = ("model.representation_size=17", "optimizer.warmup_steps=1", "train.remat=true", "loss.label_smoothing=0.1")
     assert run(pretrain, "imagenet_vit_b16", tmp_path / "one", *sets) == 0

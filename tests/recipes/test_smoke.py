@@ -15,7 +15,6 @@ RECIPES = {"finetune": finetune, "pretrain": pretrain, "vtab": vtab}
 QUICK = {
     "imagenet_518",
     "cifar10_hybrid",
-    "jft_bit_r50x1",
     "imagenet_vit_l32",
     "augreg_imagenet_strong1",
 }
