@@ -70,7 +70,7 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
                 float_path, operators = target, read_operators(target)
                 modes = {operator.index: preset.mode(operator) for operator in operators}
             stage("centring values")
-            static = {i for i, mode in modes.items() if mode == "static" or preset.everything == 8}
+            static = {i for i, mode in modes.items() if mode == "static" and not preset.everything}
             target = os.path.join(folder, "centred.tflite")
             centred = centre(float_path, target, operators, static, images, num_threads, over)
             if centred:

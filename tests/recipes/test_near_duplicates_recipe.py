@@ -111,9 +111,9 @@ def test_bad_input_is_one_sentence(arguments, message, capsys):
 
 
 @pytest.mark.slow
-def test_copies_of_real_photos(shared_data, tmp_path):
+def test_copies_of_real_photos(test_data, tmp_path):
     """Resized, recompressed and mirrored photos are all found; of crops of up to 5 % a side nine in ten."""
-    paths = sorted((shared_data / "data" / "flowers12" / "test").glob("*/*.jpg"))
+    paths = sorted((test_data / "data" / "flowers12" / "test").glob("*/*.jpg"))
     found = {}
     rng = np.random.default_rng(0)
     for kind in ("resized", "recompressed", "mirrored", "cropped"):
