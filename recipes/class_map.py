@@ -11,6 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
+from .text_file import read_text
+
 FOLDERS = "folder_to_objectnet_label.json"  # beside ObjectNet's map: its folders' names for the map's keys
 _WORDNET_ID = re.compile(r"n\d{8}")
 
@@ -180,9 +182,9 @@ class _Finder:
 
 
 def _read(path):
+    text = read_text(path, "label map")
     try:
-        with open(path, encoding="utf-8") as file:
-            entries = json.load(file)
+        entries = json.loads(text)
     except ValueError as error:
         raise ValueError(f"label map {path} must be a JSON file, received other text ({error}).") from error
     if not isinstance(entries, dict) or not entries:

@@ -49,7 +49,7 @@ def parser(description, configs, default=None, trains=True):
     width = max(map(len, configs)) + 1
     lines = [f"  {name:{width}s} {inspect.getdoc(function).splitlines()[0]}" for name, function in configs.items()]
     parse = argparse.ArgumentParser(
-        prog=_called(sys.argv[0]),
+        prog=called(sys.argv[0]),
         description=description,
         epilog="configurations:\n" + "\n".join(lines),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -75,7 +75,7 @@ def parser(description, configs, default=None, trains=True):
     return parse
 
 
-def _called(path):
+def called(path):
     """How a recipe was called: `python -m recipes.NAME` in a checkout, `vitkeras-NAME` where it is installed."""
     name, suffix = os.path.splitext(os.path.basename(path))
     return f"python -m {__package__}.{name}" if suffix == ".py" else name
@@ -183,8 +183,13 @@ def summary(metrics):
     return f"{split} accuracy {100 * metrics['accuracy']:.2f} % of {metrics['count']} images"
 
 
-def run(function, argv=None):
+def run(function, argv=None, relief="lower train.batch_size, raise train.accumulate or set train.remat=true"):
     """Calls `function(argv)` and turns its errors into one sentence and an exit code.
+
+    Args:
+        function: function of a list of str.
+        argv: list of str, or None for the process's own.
+        relief: str, what to do where memory runs out.
 
     Returns:
         int: 0, also for a run that a signal stopped after saving; 2 for bad input; 1 for a run that could not go on;
@@ -208,7 +213,7 @@ def run(function, argv=None):
         if "--debug" in arguments:
             traceback.print_exc()
         else:
-            print(f"error: {_sentence(error)}", file=sys.stderr)
+            print(f"error: {_sentence(error, relief)}", file=sys.stderr)
         return 2 if isinstance(error, (ValueError, TypeError, OSError, ImportError)) else 1
 
 
@@ -218,10 +223,10 @@ def _tensorflow_errors():
     return () if tensorflow is None else (tensorflow.errors.OpError,)
 
 
-def _sentence(error):
+def _sentence(error, relief):
     if not isinstance(error, _tensorflow_errors()):
         return error
     first = str(error.message).strip().splitlines()[0]
     if type(error).__name__ == "ResourceExhaustedError":
-        return f"out of memory ({first}); lower train.batch_size, raise train.accumulate or set train.remat=true."
+        return f"out of memory ({first}); {relief}."
     return f"TensorFlow: {first}"

@@ -23,7 +23,7 @@ def main(argv=None):
 
 
 def _main(argv):
-    parse = argparse.ArgumentParser(description=DESCRIPTION)
+    parse = argparse.ArgumentParser(prog=cli.called(sys.argv[0]), description=DESCRIPTION)
     parse.add_argument("--model", default="vit_b16", metavar="NAME", help="a named model (default: vit_b16)")
     parse.add_argument("--image", default="224", metavar="SIDE", help="pixels, or HEIGHTxWIDTH (default: 224)")
     parse.add_argument("--patch", type=int, metavar="P", help="another patch side than the model's own")

@@ -10,6 +10,7 @@
 are written there. docs/evaluation.md says what each number is.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,10 +22,10 @@ from vitkeras._optional import require
 
 from . import cli
 from .configs import EVALUATE as CONFIGS
-from .evaluation_report import as_text, last_line, write_predictions, write_report
+from .evaluation_report import FILES, as_text, last_line, write_predictions, write_report
 from .evaluation_run import run_evaluation
 from .override import as_dict
-from .workdir import make_folder
+from .results_folder import results_folder
 
 SHORTCUTS = {
     "data": "data.spec",
@@ -86,11 +87,17 @@ def _smoke(config, folder):
 
 
 def _show(config, arguments):
-    if arguments.workdir:
-        make_folder(arguments.workdir)
-        require("matplotlib.figure", "Matplotlib", "the pictures of an evaluation")  # drawn at the end: too late
-    if config.predictions:
-        make_folder(os.path.dirname(os.path.abspath(config.predictions)), "--predictions")
+    with contextlib.ExitStack() as folders:
+        if arguments.workdir:
+            folders.enter_context(results_folder(arguments.workdir, FILES))
+            require("matplotlib.figure", "Matplotlib", "the pictures of an evaluation")  # drawn at the end: too late
+        if config.predictions:
+            folder, name = os.path.split(os.path.abspath(config.predictions))
+            folders.enter_context(results_folder(folder, [name], "--predictions"))
+        _run(config, arguments)
+
+
+def _run(config, arguments):
     evaluation = run_evaluation(config, arguments.device)
     written = []
     if arguments.workdir:
@@ -104,7 +111,7 @@ def _show(config, arguments):
 
 def main(argv=None):
     """Entry point of `vitkeras-evaluate`; returns the exit code."""
-    return cli.run(_main, argv)
+    return cli.run(_main, argv, "lower batch_size, as by --set batch_size=8")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from vitkeras.evaluation import confusion_figure, reliability_figure
 
 from .workdir import write_bytes, write_json, write_text
 
+FILES = ("evaluation.json", "per_class.csv", "confusion.png", "reliability.png")
 MOST_SHOWN = 100  # classes; of more, the worst ones are shown
 _WORST = 20
 _COLUMNS = ("count", "predicted", "accuracy", "precision", "recall", "f1")
@@ -58,7 +59,7 @@ def last_line(metrics, written):
         return line
     folder = os.path.dirname(written[0])
     same = all(os.path.dirname(path) == folder for path in written)
-    where = f"in {folder}: {', '.join(map(os.path.basename, written))}" if same else ", ".join(written)
+    where = f"in {folder or os.curdir}: {', '.join(map(os.path.basename, written))}" if same else ", ".join(written)
     return f"{line}; everything is {where}"
 
 
@@ -71,14 +72,14 @@ def write_report(folder, config, evaluation, bins):
         evaluation: `Evaluation`.
         bins: int, of the reliability diagram.
     """
-    paths = {name: os.path.join(folder, name) for name in ("evaluation.json", "per_class.csv", "confusion.png")}
+    paths = {name: os.path.join(folder, name) for name in FILES[:3]}
     write_text(paths["per_class.csv"], _csv(["class", *_COLUMNS], _class_rows(evaluation.metrics)))
     write_bytes(paths["confusion.png"], _png(confusion_figure(evaluation.matrix, evaluation.class_names)))
-    picture = os.path.join(folder, "reliability.png")
+    picture = os.path.join(folder, FILES[3])
     if "confidence" in evaluation.images:
         hits = evaluation.images["rank"] == 0
         write_bytes(picture, _png(reliability_figure(evaluation.images["confidence"], hits, bins)))
-        paths["reliability.png"] = picture
+        paths[FILES[3]] = picture
     elif os.path.exists(picture):
         os.remove(picture)  # of an evaluation before this one
     write_json(paths["evaluation.json"], {"config": config, **evaluation.metrics})

@@ -22,7 +22,8 @@ from .config import ModelConfig
 from .configs import FEWSHOT as CONFIGS
 from .loading import frozen_model, image_size_of
 from .override import as_dict
-from .workdir import make_folder, write_json
+from .results_folder import results_folder
+from .workdir import write_json
 
 SHORTCUTS = {"data": "data.spec", "model": "checkpoint", "weights": "model.weights"}
 
@@ -123,23 +124,28 @@ def _main(argv):
 
 
 def _show(config, arguments):
-    if arguments.workdir:
-        make_folder(arguments.workdir)
-    results = fewshot(config, arguments.device)
+    if not arguments.workdir:
+        _say(fewshot(config, arguments.device), config)
+        print()
+        return
+    with results_folder(arguments.workdir, ["fewshot.json"]):
+        results = fewshot(config, arguments.device)
+        _say(results, config)
+        path = os.path.join(arguments.workdir, "fewshot.json")
+        write_json(path, {"config": as_dict(config), **results})
+        print(f"; {path} has every seed")
+
+
+def _say(results, config):
     print("  shots    mean     std   (percent)")
     for count, row in results["shots"].items():
         print(f"  {count:5d}  {100 * row['mean']:6.2f}  {100 * row['std']:6.2f}")
     print(f"{config.seeds} seeds, {results['count']} test images, {results['features']} features", end="")
-    if arguments.workdir:
-        path = os.path.join(arguments.workdir, "fewshot.json")
-        write_json(path, {"config": as_dict(config), **results})
-        print(f"; {path} has every seed", end="")
-    print()
 
 
 def main(argv=None):
     """Entry point of `vitkeras-fewshot`; returns the exit code."""
-    return cli.run(_main, argv)
+    return cli.run(_main, argv, "lower batch_size, as by --set batch_size=8")
 
 
 if __name__ == "__main__":

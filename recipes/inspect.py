@@ -4,8 +4,8 @@
     python -m recipes.inspect --model vit_s14.npz --activation gelu --weights-input imagenet --image rose.jpg \\
         --out report.html
 
-`--model` takes what `recipes.evaluate` takes. The page holds its pictures and needs no network; the same numbers are
-written beside it as `report.json`. Photos of any size and mode are resized as for evaluation.
+`--model` takes a `model.keras`, a run, a checkpoint or a weights file. The page holds its pictures and needs no
+network; the same numbers are written beside it as `report.json`. Photos of any size and mode are resized as for evaluation.
 """
 
 import argparse
@@ -132,11 +132,11 @@ def _numbers(array):
 
 def main(argv=None):
     """Entry point of `vitkeras-inspect`; returns the exit code."""
-    return cli.run(_main, argv)
+    return cli.run(_main, argv, "lower --image-size")
 
 
 def _main(argv):
-    parse = argparse.ArgumentParser(prog="python -m recipes.inspect", description=DESCRIPTION)
+    parse = argparse.ArgumentParser(prog=cli.called(sys.argv[0]), description=DESCRIPTION)
     parse.add_argument(
         "--model", required=True, metavar="PATH", help="model.keras, workdir, checkpoint folder or weights file"
     )
@@ -195,30 +195,24 @@ def _load(arguments):
 
     from .building import IMAGENET_MEAN, IMAGENET_STD
     from .cost import sides_of
+    from .inspect_numbers import head_of
     from .loading import load_model
+    from .predictors import read_names
 
     reading = {} if arguments.activation is None else {"activation": arguments.activation}
     if arguments.weights_input == "imagenet":
         reading |= {"input_mean": IMAGENET_MEAN, "input_std": IMAGENET_STD}
     size = None if arguments.image_size is None else sides_of(arguments.image_size, "--image-size")
-    labels = None if arguments.labels is None else _read_names(arguments.labels)
+    labels = None if arguments.labels is None else read_names(arguments.labels)
     model, names = load_model(arguments.model, arguments.ema, **reading)
+    if labels is not None and head_of(model) is None:
+        raise ValueError(f"--labels are for models with a head, received {arguments.model!r}, which gives features.")
     names = names if labels is None else labels
     if size is None and None in model.input_shape[1:3]:
         size = IMAGE_SIZE
     if size is not None and size != model.input_shape[1:3]:
         model = vitkeras.at_resolution(model, size)
     return model, names
-
-
-def _read_names(path):
-    if not os.path.isfile(path):
-        raise ValueError(f"--labels must be a file that exists, received {path!r}.")
-    try:
-        with open(path, encoding="utf-8") as file:
-            return tuple(file.read().splitlines())
-    except UnicodeDecodeError:
-        raise ValueError(f"--labels {path} must be a text file in UTF-8, received other bytes.") from None
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def look(model, photo, names=()):
     size = model.input_shape[1:3]
     pixels = resizer("resize")(photo.pixels, size).numpy()
     attention = grid_attention(model, vitkeras.preprocess_input(pixels)[None])
+    _require_finite(attention, photo.path)
     steps = [read_patches(rollout, attention)[0] for rollout in roll_out_steps(attention.maps)]
     weakest = read_patches(roll_out(attention.maps, "min"), attention)[0]
     return Look(
@@ -110,6 +111,15 @@ def look(model, photo, names=()):
     )
 
 
+def _require_finite(attention, path):
+    for number, weights in enumerate(attention.maps, 1):
+        if not np.isfinite(weights).all():
+            raise ValueError(
+                f"--model must attend with finite weights, received nan or inf in layer {number} for --image {path}: "
+                "its own weights may be damaged."
+            )
+
+
 def predictions(model, output, names):
     """list of the `TOP` classes (class, name, probability), best first; [] for a model without head."""
     import keras
@@ -121,6 +131,8 @@ def predictions(model, output, names):
     if getattr(head, "activation", None) is keras.activations.linear:
         scores = keras.ops.softmax(scores, axis=-1)
     scores = keras.ops.convert_to_numpy(scores)[0]
+    if not np.isfinite(scores).all():
+        raise ValueError("--model must give finite scores, received nan or inf: its weights may be damaged.")
     if names and len(names) != len(scores):
         raise ValueError(f"--labels must hold the model's {len(scores)} classes, received {len(names)}.")
     best = np.argsort(-scores, kind="stable")[:TOP]

@@ -22,7 +22,9 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
   padding: .3rem 0 .8rem; }
 figure { margin: 0; } figcaption { font-size: .88rem; margin-top: .35rem; } figcaption small { color: var(--quiet); }
 img { width: 100%; height: auto; display: block; border-radius: .35rem; }
-.heads img { image-rendering: pixelated; } .panels img { border-radius: 0; max-width: 34rem; margin: 0 auto; }
+.wide img { max-height: 40rem; object-fit: contain; } .strip img { max-height: 16rem; object-fit: contain; }
+.heads img { image-rendering: pixelated; max-height: 16rem; min-height: 2px; }
+.panels img { border-radius: 0; max-width: 34rem; margin: 0 auto; }
 .scale { display: grid; grid-template-columns: auto 1fr auto; gap: .5rem; align-items: center; font-size: .85rem;
   color: var(--quiet); font-variant-numeric: tabular-nums; margin-top: .2rem; }
 .scale i { height: .55rem; border-radius: .3rem; }

@@ -52,7 +52,10 @@ def load_model(path, ema=False, **reading):
             f"--model {path} must hold model.keras, checkpoints/, meta.json of a checkpoint or model.safetensors, "
             "received a folder with none of them."
         )
-    return models.from_checkpoint(path, classifier_activation=None, **reading), ()
+    try:
+        return models.from_checkpoint(path, classifier_activation=None, **reading), ()
+    except ValueError as error:
+        raise ValueError(f"--model: {error}") from error
 
 
 def _saved(path):

@@ -23,9 +23,18 @@ from .configs import NEAR_DUPLICATES as CONFIGS
 from .loading import frozen_model, image_size_of
 from .near_duplicates_files import csv_text, kept_text, leave_out
 from .override import as_dict
-from .workdir import make_folder, write_json, write_text
+from .results_folder import results_folder
+from .workdir import write_json, write_text
 
 SHORTCUTS = {"data": "data.spec", "against": "against", "model": "checkpoint", "weights": "model.weights"}
+FILES = (
+    "near_duplicates.json",
+    "near_duplicates.csv",
+    "near_duplicates.html",
+    "leave_out.txt",
+    "kept.csv",
+    "classes.txt",
+)
 SHOWN = 20  # pairs that the terminal gets
 
 
@@ -139,11 +148,19 @@ def _main(argv):
 
 
 def _show(config, arguments):
+    if not arguments.workdir:
+        _say(*find(config, arguments.device))
+        return
+    with results_folder(arguments.workdir, FILES):
+        pairs, train, test = find(config, arguments.device)
+        left_out = _say(pairs, train, test)
+        _write(arguments.workdir, config, pairs, left_out, train, test)
+
+
+def _say(pairs, train, test):
+    """Prints the first pairs and the sums; returns the places of the training images to leave out."""
     from vitkeras.analysis.summary_table import align
 
-    if arguments.workdir:
-        make_folder(arguments.workdir)
-    pairs, train, test = find(config, arguments.device)
     if pairs:
         rows = [("bits", "cosine", "mirrored", "training image", "test image", "labels")]
         for pair in pairs[:SHOWN]:
@@ -161,8 +178,7 @@ def _show(config, arguments):
         f"{len(pairs)} pairs: {len(left_out)} of {train.num_examples} training images and {tests} of "
         f"{test.num_examples} test images, {others} pairs with different labels"
     )
-    if arguments.workdir:
-        _write(arguments.workdir, config, pairs, left_out, train, test)
+    return left_out
 
 
 def _write(folder, config, pairs, left_out, train, test):
@@ -193,7 +209,7 @@ def _write(folder, config, pairs, left_out, train, test):
 
 def main(argv=None):
     """Entry point of `vitkeras-near-duplicates`; returns the exit code."""
-    return cli.run(_main, argv)
+    return cli.run(_main, argv, "lower batch_size, as by --set batch_size=8")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ STYLE = """
 body { margin: 2rem auto; max-width: 72rem; padding: 0 1rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } p { color: var(--dim); overflow-wrap: anywhere; }
-.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: .8rem; }
+.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: .8rem; }
 section { padding: .7rem; background: var(--soft); border-radius: .5rem; font-size: .85rem; overflow-wrap: anywhere; }
 section div { display: grid; grid-template-columns: 1fr 1fr; gap: .5rem; }
-figure { margin: 0; } figure img { width: 100%; display: block; border-radius: .25rem; }
+figure { margin: 0; } figure img { width: 100%; height: 9.4rem; object-fit: contain; display: block; }
 .differ { color: var(--bad); font-weight: 600; }
 """
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .loading import load_model
+from .text_file import read_text
 
 PIXELS, SCALED = "pixels", "scaled"
 ACTIVATIONS = {"linear": "logits", "softmax": "softmax", "sigmoid": "sigmoid"}
@@ -100,8 +101,10 @@ def open_predictor(path, ema=False, labels=None, head="auto", values="auto", num
 
 def read_names(path):
     """tuple of str, the lines of a text file; empty lines at its end don't count."""
-    with open(path, encoding="utf-8") as file:
-        return tuple(line.strip() for line in file.read().rstrip().splitlines())
+    names = tuple(line.strip() for line in read_text(path, "--labels").rstrip().splitlines())
+    if not names:
+        raise ValueError(f"--labels {path} must hold names, one a line, received an empty file.")
+    return names
 
 
 def chosen_output(names, path):

@@ -3,6 +3,8 @@
 import json
 import re
 
+from .text_file import read_text
+
 _NUMBER = re.compile(r"ILSVRC2012_val_(\d{8})")
 
 
@@ -18,9 +20,9 @@ def read_real_labels(path):
     Raises:
         ValueError: if the file holds something else.
     """
+    text = read_text(path, "real_labels")
     try:
-        with open(path, encoding="utf-8") as file:
-            real = json.load(file)
+        real = json.loads(text)
     except ValueError as error:
         raise ValueError(f"real_labels {path} must be a JSON file, received other text ({error}).") from error
     if not isinstance(real, list) or not real:

@@ -157,5 +157,7 @@ def _unit(features, name, count):
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     bad = count - int((np.isfinite(lengths) & (lengths > 0)).sum())
     if bad:
-        raise ValueError(f"{name} must be finite and not all 0, received {bad} of {count} examples that are.")
+        raise ValueError(
+            f"{name} must be finite and not all 0, received {bad} of {count} examples with nan or inf, or 0 only."
+        )
     return features / lengths
