@@ -5,7 +5,8 @@
         --out report.html
 
 `--model` takes a `model.keras`, a run, a checkpoint or a weights file. The page holds its pictures and needs no
-network; the same numbers are written beside it as `report.json`. Photos of any size and mode are resized as for evaluation.
+network; the same numbers are written beside it as `report.json`. Photos of any size and mode
+are resized as for evaluation.
 """
 
 import argparse

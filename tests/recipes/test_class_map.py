@@ -117,6 +117,18 @@ def test_images_without_real_labels(names, message):
         real_labels_of(names, [[7], [], [1]])
 
 
+def test_files_that_are_not_there_or_no_text(tmp_path):
+    def read_map(path):
+        return class_map.class_map(("a",), NAMES, 5, path)
+
+    for read, name in ((read_map, "label map"), (read_real_labels, "real_labels")):
+        with pytest.raises(ValueError, match=f"{name} must be a file that exists, received .*none.json'"):
+            read(str(tmp_path / "none.json"))
+        (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+        with pytest.raises(ValueError, match=f"{name} .*bytes.json must be a text file in UTF-8, received other bytes"):
+            read(str(tmp_path / "bytes.json"))
+
+
 @pytest.mark.parametrize(
     "values, message",
     [

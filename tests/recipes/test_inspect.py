@@ -12,6 +12,7 @@ import vitkeras
 from vitkeras import analysis
 from vitkeras.data.images import decode_with_pillow
 from vitkeras.recipes import inspect
+from vitkeras.recipes.predictors import read_names
 
 RNG = np.random.default_rng(59)
 NAMES = ("ash", "beech", "<elm>")
@@ -122,6 +123,12 @@ def others(tmp_path_factory):
     (folder / "notes.jpg").write_text("no picture")
     (folder / "bytes.txt").write_bytes(b"\xff\xfe\xfa")
     (folder / "two.txt").write_text("ash\nbeech\n")
+    (folder / "empty.txt").write_text("\n")
+    (folder / "three.txt").write_text("\ufeffash\nbeech\nelm\n\n", encoding="utf-8")
+    damaged = vitkeras.VisionTransformer((24, 40, 3), 8, 1, 12, 3, 17, classes=3)
+    damaged.set_weights([np.nan * weight for weight in damaged.get_weights()])
+    damaged.save(folder / "damaged.keras")
+    vitkeras.VisionTransformer((24, 40, 3), 8, 1, 12, 3, 17, include_top=False).save(folder / "headless.keras")
     (folder / "folder.html").mkdir()
     vitkeras.models.ResNet((64, 96, 3), (1,), 0.5, classes=3).save(folder / "resnet.keras")
     vitkeras.models.AxialViT((24, 40, 3), 8, 1, 12, 3, 17, classes=3).save(folder / "axial.keras")
@@ -142,6 +149,16 @@ def others(tmp_path_factory):
         ({"--out": "OTHERS/none/report.html"}, "does not exist."),
         ({"--labels": "OTHERS/none.txt"}, "--labels must be a file that exists, received "),
         ({"--labels": "OTHERS/bytes.txt"}, "bytes.txt must be a text file in UTF-8, received other bytes."),
+        ({"--labels": "OTHERS/empty.txt"}, "empty.txt must hold names, one a line, received an empty file."),
+        (
+            {"--model": "OTHERS/damaged.keras"},
+            "--model must attend with finite weights, received nan or inf in layer 1",
+        ),
+        ({"--model": "OTHERS/notes.jpg"}, "--model: checkpoint must be a file that ends in one of "),
+        (
+            {"--model": "OTHERS/headless.keras", "--labels": "OTHERS/three.txt"},
+            "--labels are for models with a head, received ",
+        ),
         ({"--labels": "OTHERS/two.txt"}, "--labels must hold the model's 3 classes, received 2."),
         ({"--activation": "gelu"}, "activation must not be given for "),
         (
@@ -158,6 +175,16 @@ def test_bad_input_is_one_sentence(folder, others, tmp_path, capsys, change, mes
     said = capsys.readouterr()
     assert said.err.startswith("error: ") and message in said.err and len(said.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_a_file_from_elsewhere(others):
+    assert read_names(str(others / "three.txt")) == ("ash", "beech", "elm")
+
+
+def test_no_photo_makes_the_page_endless(report):
+    rules = dict(re.findall(r"(\.\w+ img) \{ ([^}]*) \}", report[0]))
+    for name in (".wide img", ".strip img", ".heads img"):
+        assert "max-height: " in rules[name]
 
 
 @pytest.mark.slow

@@ -158,6 +158,6 @@ def _unit(features, name, count):
     bad = count - int((np.isfinite(lengths) & (lengths > 0)).sum())
     if bad:
         raise ValueError(
-            f"{name} must be finite and not all 0, received {bad} of {count} examples with nan or inf, or 0 only."
+            f"{name} must be finite and not all 0, received {bad} of {count} examples with nan, inf or nothing but 0."
         )
     return features / lengths
