@@ -131,7 +131,7 @@ def test_the_head_is_known_by_its_activation(run, tmp_path, activation):
         (["--labels", "NAMES"], "must be one name for each of the model's 1000 outputs, received 2"),
         (["--real-labels", "NAMES"], "must be a JSON file, received other text"),
         (["--predictions", "answers.txt"], "predictions must be a .csv or .npz file, received 'answers.txt'"),
-        (["--label-map", "/no/such"], "No such file or directory: '/no/such'"),
+        (["--label-map", "/no/such"], "label map must be a file that exists, received '/no/such'."),
         (["--set", "among=some"], "among must be 'model' or 'data', received 'some'"),
         (["--set", "bins=0"], "bins must be above 0, received 0"),
         (["--set", "head=softmax"], "scores of a softmax head must be in 0...1, received -9...4: they are logits"),
