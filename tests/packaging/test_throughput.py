@@ -84,12 +84,12 @@ def test_table_and_picture(benchmark, tmp_path):
 
 @pytest.mark.slow
 def test_a_run(tmp_path):
-    options = ["--variants", "vit_ti16,r_ti16", "--image-sizes", "32,64", "--rounds", "1"]
+    options = ["--variants", "r_ti16", "--image-sizes", "32", "--rounds", "1"]
     options += ["--presets", "fp32", "--preset-sizes", "32", "--json", tmp_path / "out.json", "--folder", tmp_path]
     command = [sys.executable, BENCHMARKS / "throughput.py", *options]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "out.json").read_text())
-    assert list(result["variants"]) == ["vit_ti16", "r_ti16"] and result["presets"]["fp32"][0]["images_per_second"] > 0
+    assert list(result["variants"]) == ["r_ti16"] and result["presets"]["fp32"][0]["images_per_second"] > 0
     assert all(row["images_per_second"] > 0 for rows in result["variants"].values() for row in rows)
-    assert "vit_ti16_32_fp32.tflite" in os.listdir(tmp_path) and "r_ti16_64_memory.json" in os.listdir(tmp_path)
+    assert "r_ti16_32_fp32.tflite" in os.listdir(tmp_path) and "r_ti16_32_memory.json" in os.listdir(tmp_path)
