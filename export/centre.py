@@ -1,6 +1,6 @@
 """Values with a mean of zero in the float file, a change that leaves its function alone and helps int8 attention.
 
-Int8 rounds most of a softmax's many small weights to nothing, and what they weigh is lost: each token's mix of values
+Int8 rounds many of a softmax's small weights to nothing, and what they weigh is lost: each token's mix of values
 shrinks towards zero. The weights of a row sum to 1, so a constant may be taken off all values and added behind the
 mix: with the values' mean taken off, what is lost weighs nothing on average. Both constants go into biases:
 
@@ -21,15 +21,11 @@ def centre_values(graph, sites, means):
         graph: `Graph` of a float file; its biases change.
         sites: from `value_sites`.
         means: dict of the name of a value projection's output -> array (D,), the mean of its rows.
-
-    Returns:
-        int, the number of attentions whose values are centred.
     """
     for value, out in sites:
         mean = means[value.output]
         graph.set_bias(value.index, bias_of(graph, value) - mean)
         graph.set_bias(out.index, bias_of(graph, out) + graph.weights(out.index) @ mean)
-    return len(sites)
 
 
 def bias_of(graph, operator):
@@ -38,13 +34,13 @@ def bias_of(graph, operator):
     return np.zeros(operator.weight_shape[0], "float32") if bias is None else bias
 
 
-def value_sites(graph, sites, static):
-    """The pairs (value projection, `out`) around an attention whose mix of values is static.
+def value_sites(graph, sites, mixes):
+    """The pairs (value projection, `out`) around an attention whose mix of values is one of `mixes`.
 
     Args:
         graph: `Graph`.
         sites: list of `Site`, from `find_sites`; those of kind "value" are looked at.
-        static: indices of the static operators.
+        mixes: set of operators' indices.
     """
     found = []
     for site in sites:
@@ -53,7 +49,7 @@ def value_sites(graph, sites, static):
         value, out = site.source, site.products[0]
         mix, _ = graph.back(graph.operators[out.index].inputs[0])
         weights, _ = graph.back(graph.operators[mix].inputs[0])
-        if mix in static and weights is not None and graph.kinds[weights] == "SOFTMAX":
+        if mix in mixes and weights is not None and graph.kinds[weights] == "SOFTMAX":
             found.append((value, out))
     return found
 

@@ -69,10 +69,11 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
                 check_same(float_path, target, images[:PROOFS], num_threads)
                 float_path, operators = target, read_operators(target)
                 modes = {operator.index: preset.mode(operator) for operator in operators}
-            stage("centring values")
-            static = {i for i, mode in modes.items() if mode == "static" and not preset.everything}
-            target = os.path.join(folder, "centred.tflite")
-            centred = centre(float_path, target, operators, static, images, num_threads, over)
+            mixes = {o.index for o in operators if o.role == "mix" and modes[o.index] == "static"}
+            if mixes:
+                stage("centring values")
+                target = os.path.join(folder, "centred.tflite")
+                centred = centre(float_path, target, operators, mixes, images, num_threads, over)
             if centred:
                 float_path, operators = target, read_operators(target)
         if preset.everything:
@@ -97,10 +98,10 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
         return Quantized(sites, centred, kept)
 
 
-def centre(float_path, target, operators, static, images, num_threads=2, progress=None):
-    """Writes a float file with centred values where the mix is static; returns how many, without a file if none."""
+def centre(float_path, target, operators, mixes, images, num_threads=2, progress=None):
+    """Writes a float file with values centred for these mixes; returns how many, without a file if none."""
     graph = Graph(float_path)
-    pairs = value_sites(graph, find_sites(graph, operators), static)
+    pairs = value_sites(graph, find_sites(graph, operators), mixes)
     if pairs:
         names = [value.output for value, _ in pairs]
         centre_values(graph, pairs, measure_means(float_path, names, images, num_threads, progress))

@@ -28,34 +28,30 @@ def calibrate(model, images, batch_size):
     def add(name, values):  # (B, H, N, d)
         sums[name] = sums[name] + values.mean(axis=2, dtype="float64").sum(axis=0).reshape(-1)
 
-    _observe(model, {name: add for name in sums}, images, batch_size)
+    _observe(model, sums, add, images, batch_size)
     for layer in model.layers:
         if isinstance(layer, layers.EncoderBlock):
             _centre(layer.attention, sums[f"{layer.name}/value"] / len(images))
     found = {name: Statistics() for name in quantizers}
-    extremes = {name: lambda name, values: found[name].see_extremes(values) for name in quantizers}
-    _observe(model, extremes, images, batch_size)
+    _observe(model, quantizers, lambda name, values: found[name].see_extremes(values), images, batch_size)
     counted = [name for name, method in methods.items() if method != MIN_MAX]
-    _observe(model, {n: lambda n, values: found[n].see_values(values) for n in counted}, images, batch_size)
+    _observe(model, counted, lambda name, values: found[name].see_values(values), images, batch_size)
     for name, quantizer in quantizers.items():
         low, high = found[name].range(methods[name])
         quantizer.set_range(*(around_zero(low, high) if quantizer.zero_centred else (low, high)))
     set_mode(model, QUANTIZE)
 
 
-def _observe(model, observers, images, batch_size):
-    """Runs the model on images; each quantizer's observer gets its name and what passes."""
+def _observe(model, names, see, images, batch_size):
+    """Runs the model on images; `see` gets the name and what passes of each named quantizer."""
     quantizers = fake_quantizers(model)
-    for name, quantizer in quantizers.items():
-        observer = observers.get(name)
-        quantizer.observer = (
-            None if observer is None else lambda x, n=name, see=observer: see(n, keras.ops.convert_to_numpy(x))
-        )
+    for name in names:
+        quantizers[name].observer = lambda values, name=name: see(name, keras.ops.convert_to_numpy(values))
     set_mode(model, OBSERVE)
     for start in range(0, len(images), batch_size):
         model(images[start : start + batch_size], training=False)
-    for quantizer in quantizers.values():
-        quantizer.observer = None
+    for name in names:
+        quantizers[name].observer = None
 
 
 def _centre(attention, mean):

@@ -3,7 +3,6 @@
 Legend: C classes of the data, K outputs of the model.
 """
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .text_file import read_text
+from .text_file import read_json_of
 
 FOLDERS = "folder_to_objectnet_label.json"  # beside ObjectNet's map: its folders' names for the map's keys
 _WORDNET_ID = re.compile(r"n\d{8}")
@@ -182,11 +181,7 @@ class _Finder:
 
 
 def _read(path):
-    text = read_text(path, "label map")
-    try:
-        entries = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"label map {path} must be a JSON file, received other text ({error}).") from error
+    entries = read_json_of(path, "label map")
     if not isinstance(entries, dict) or not entries:
         raise ValueError(f"label map {path} must be a JSON object of class names, received {type(entries).__name__}.")
     return entries

@@ -141,6 +141,30 @@ def launch(recipe, parse, configs, shortcuts, execute, argv):
     print("smoke: passed; its results are removed, add --workdir to keep them.")
 
 
+def report(parse, configs, shortcuts, toy, show, argv):
+    """What every recipe that trains nothing does with its command line.
+
+    Args:
+        parse: `argparse.ArgumentParser` from `parser`.
+        configs, shortcuts: as in `resolve`.
+        toy: function (config, folder) -> configuration for `--smoke`, of made-up data and a model in `folder`.
+        show: function (config, arguments), does the work.
+        argv: list of str.
+    """
+    arguments = parse.parse_args(argv)
+    config = resolve(arguments, configs, shortcuts)
+    if arguments.dump_config:
+        print(json.dumps(as_dict(config), indent=1))
+        return
+    if arguments.smoke:
+        with tempfile.TemporaryDirectory() as folder:
+            show(toy(config, folder), arguments)
+        return
+    if not config.data.spec:
+        raise ValueError(f"--data is needed: {LISTED}.")
+    show(config, arguments)
+
+
 def _run(recipe, config, workdir, arguments, execute, argv):
     again = shlex.join(["python", "-m", f"{__package__}.{recipe}", *(a for a in argv if a != "--overwrite")])
     if arguments.overwrite and workdir and not _is_first_worker(arguments.device):

@@ -12,7 +12,6 @@ __all__ = [
     "ModelConfig",
     "OptimizerConfig",
     "PretrainConfig",
-    "QatConfig",
     "SweepConfig",
     "TrainConfig",
     "VtabConfig",
@@ -239,47 +238,6 @@ class FinetuneConfig(PretrainConfig):
     """A fine-tuning run (paper section 3.2 and appendix B.1.1)."""
 
     sweep: SweepConfig = field(default_factory=SweepConfig)
-
-
-@dataclass(frozen=True)
-class DistillationConfig:
-    """What a model learns to compute in int8, and from whom.
-
-    Attributes:
-        model: the trained classifier, a run's workdir or `model.keras`; or "random": one of the section model without
-            training, as `--smoke` takes.
-        calibration_images: training images that the ranges of the activations are read from.
-        learn_ranges: whether those ranges are then drawn in where that brings a block nearer to its float self.
-        alpha: share of the distance to the float model in the loss; the rest is that of the labels.
-        distance: "mse" of the logits, or "kl" of the softmax at `temperature`.
-        temperature: of "kl".
-    """
-
-    model: str = ""
-    calibration_images: int = 64
-    learn_ranges: bool = False
-    alpha: float = 1.0
-    distance: str = "mse"
-    temperature: float = 1.0
-
-    def __post_init__(self):
-        check_positive("qat", self, "calibration_images", "temperature")
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"qat.alpha must be in [0, 1], received {self.alpha}.")
-        if self.distance not in ("mse", "kl"):
-            raise ValueError(f"qat.distance must be 'mse' or 'kl', received {self.distance!r}.")
-
-
-@dataclass(frozen=True)
-class QatConfig(PretrainConfig):
-    """A quantization-aware fine-tuning of a trained model."""
-
-    qat: DistillationConfig = field(default_factory=DistillationConfig)
-
-    def __post_init__(self):
-        unused = [name for name in ("ema_decay", "sparsity", "mixed_precision") if getattr(self.train, name)]
-        if unused:
-            raise ValueError(f"train.{unused[0]} is not for quantization-aware training, which is float32 and dense.")
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,9 @@ are written there. docs/evaluation.md says what each number is.
 
 import contextlib
 import dataclasses
-import json
 import os
 import sys
-import tempfile
 
-from vitkeras._data_sources import LISTED
 from vitkeras._optional import require
 
 from . import cli
@@ -63,18 +60,7 @@ def _main(argv):
     parse.add_argument("--label-map", metavar="JSON", help="the data's classes to the model's outputs (label_map)")
     parse.add_argument("--real-labels", metavar="JSON", help="ImageNet-ReaL's real.json (real_labels)")
     parse.add_argument("--predictions", metavar="FILE", help="every image's answers, .csv or .npz (predictions)")
-    arguments = parse.parse_args(argv)
-    config = cli.resolve(arguments, CONFIGS, SHORTCUTS)
-    if arguments.dump_config:
-        print(json.dumps(as_dict(config), indent=1))
-        return
-    if arguments.smoke:
-        with tempfile.TemporaryDirectory() as folder:
-            _show(_smoke(config, folder), arguments)
-        return
-    if not config.data.spec:
-        raise ValueError(f"--data is needed: {LISTED}.")
-    _show(config, arguments)
+    cli.report(parse, CONFIGS, SHORTCUTS, _smoke, _show, argv)
 
 
 def _smoke(config, folder):

@@ -1,6 +1,5 @@
 """An evaluation as text, tables and pictures."""
 
-import csv
 import io
 import os
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from vitkeras.evaluation import confusion_figure, reliability_figure
 
+from .text_file import csv_text
 from .workdir import write_bytes, write_json, write_text
 
 FILES = ("evaluation.json", "per_class.csv", "confusion.png", "reliability.png")
@@ -73,7 +73,7 @@ def write_report(folder, config, evaluation, bins):
         bins: int, of the reliability diagram.
     """
     paths = {name: os.path.join(folder, name) for name in FILES[:3]}
-    write_text(paths["per_class.csv"], _csv(["class", *_COLUMNS], _class_rows(evaluation.metrics)))
+    write_text(paths["per_class.csv"], csv_text(["class", *_COLUMNS], _class_rows(evaluation.metrics)))
     write_bytes(paths["confusion.png"], _png(confusion_figure(evaluation.matrix, evaluation.class_names)))
     picture = os.path.join(folder, FILES[3])
     if "confidence" in evaluation.images:
@@ -119,19 +119,11 @@ def write_predictions(path, evaluation):
         for answer, score in zip(images["top"][k], images["top_scores"][k]):
             row += [evaluation.answer_names[answer], f"{score:.6g}"]
         rows.append(row)
-    write_text(path, _csv(head, rows))
+    write_text(path, csv_text(head, rows))
 
 
 def _class_rows(metrics):
     return [[row["name"], *("" if row[key] is None else row[key] for key in _COLUMNS)] for row in metrics["classes"]]
-
-
-def _csv(head, rows):
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _png(figure):

@@ -15,8 +15,6 @@ import sys
 
 import numpy as np
 
-from vitkeras._data_sources import LISTED
-
 from . import cli, runner
 from .config import ModelConfig
 from .configs import FEWSHOT as CONFIGS
@@ -102,25 +100,12 @@ def _smoke(config, folder):
 
 
 def _main(argv):
-    import tempfile
-
     parse = cli.parser(
         "Evaluate frozen features with few examples of each class.", CONFIGS, default="trained", trains=False
     )
     parse.add_argument("--model", metavar="PATH", help="model.keras, workdir, checkpoint or weights file (checkpoint)")
     parse.add_argument("--weights", metavar="W", help="weights of the configuration's own model (model.weights)")
-    arguments = parse.parse_args(argv)
-    config = cli.resolve(arguments, CONFIGS, SHORTCUTS)
-    if arguments.dump_config:
-        print(json.dumps(as_dict(config), indent=1))
-        return
-    if arguments.smoke:
-        with tempfile.TemporaryDirectory() as folder:
-            _show(_smoke(config, folder), arguments)
-        return
-    if not config.data.spec:
-        raise ValueError(f"--data is needed: {LISTED}.")
-    _show(config, arguments)
+    cli.report(parse, CONFIGS, SHORTCUTS, _smoke, _show, argv)
 
 
 def _show(config, arguments):

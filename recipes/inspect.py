@@ -196,7 +196,7 @@ def _load(arguments):
 
     from .building import IMAGENET_MEAN, IMAGENET_STD
     from .cost import sides_of
-    from .inspect_numbers import head_of
+    from .inspect_numbers import head_layer
     from .loading import load_model
     from .predictors import read_names
 
@@ -206,7 +206,7 @@ def _load(arguments):
     size = None if arguments.image_size is None else sides_of(arguments.image_size, "--image-size")
     labels = None if arguments.labels is None else read_names(arguments.labels)
     model, names = load_model(arguments.model, arguments.ema, **reading)
-    if labels is not None and head_of(model) is None:
+    if labels is not None and head_layer(model) is None:
         raise ValueError(f"--labels are for models with a head, received {arguments.model!r}, which gives features.")
     names = names if labels is None else labels
     if size is None and None in model.input_shape[1:3]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .predictors import head_of
+
 TOP = 5  # classes shown
 ORIENTATION = 274  # EXIF tag
 
@@ -124,22 +126,21 @@ def predictions(model, output, names):
     """list of the `TOP` classes (class, name, probability), best first; [] for a model without head."""
     import keras
 
-    head = head_of(model)
-    if head is None or len(output.shape) != 2:
+    from vitkeras.evaluation import head_probabilities
+
+    if head_layer(model) is None or len(output.shape) != 2:
         return []
-    scores = keras.ops.cast(output, "float32")
-    if getattr(head, "activation", None) is keras.activations.linear:
-        scores = keras.ops.softmax(scores, axis=-1)
-    scores = keras.ops.convert_to_numpy(scores)[0]
+    scores = keras.ops.convert_to_numpy(keras.ops.cast(output, "float32"))
     if not np.isfinite(scores).all():
         raise ValueError("--model must give finite scores, received nan or inf: its weights may be damaged.")
+    scores = head_probabilities(scores, head_of(model))[0]
     if names and len(names) != len(scores):
         raise ValueError(f"--labels must hold the model's {len(scores)} classes, received {len(names)}.")
     best = np.argsort(-scores, kind="stable")[:TOP]
     return [(int(k), names[k] if names else f"class {k}", float(scores[k])) for k in best]
 
 
-def head_of(model):
+def head_layer(model):
     """The dense layer that a model's output comes from, or None where it returns features."""
     import keras
 
@@ -171,7 +172,7 @@ def facts(model, path):
         "width": attentions[0].query.units if attentions else 0,
         "position embedding": _positions([kinds[type(layer)] for layer in position_layers(model)]),
         "class token": has_token,
-        "classes": None if head_of(model) is None else int(model.output_shape[-1]),
+        "classes": None if head_layer(model) is None else int(model.output_shape[-1]),
         "parameters": model.count_params(),
     }
 

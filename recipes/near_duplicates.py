@@ -14,14 +14,11 @@ import dataclasses
 import json
 import os
 import sys
-import tempfile
-
-from vitkeras._data_sources import LISTED
 
 from . import cli, runner
 from .configs import NEAR_DUPLICATES as CONFIGS
 from .loading import frozen_model, image_size_of
-from .near_duplicates_files import csv_text, kept_text, leave_out
+from .near_duplicates_files import kept_text, leave_out, pairs_text
 from .override import as_dict
 from .results_folder import results_folder
 from .workdir import write_json, write_text
@@ -131,23 +128,12 @@ def _main(argv):
     parse.add_argument("--against", metavar="SPEC", help="a second set, instead of the first one's test part (against)")
     parse.add_argument("--model", metavar="PATH", help="model.keras, workdir, checkpoint or weights file (checkpoint)")
     parse.add_argument("--weights", metavar="W", help="weights of the configuration's own model (model.weights)")
-    arguments = parse.parse_args(argv)
-    config = cli.resolve(arguments, CONFIGS, SHORTCUTS)
-    if arguments.dump_config:
-        print(json.dumps(as_dict(config), indent=1))
-        return
-    if arguments.smoke:
-        with tempfile.TemporaryDirectory() as folder:
-            _show(_smoke(config, folder), arguments)
-        return
-    if not config.data.spec:
-        raise ValueError(f"--data is needed: {LISTED}.")
-    if config.model != type(config.model)() and not config.has_model:
-        raise ValueError(f"--weights (or --model) is needed for --config {arguments.config}, received neither.")
-    _show(config, arguments)
+    cli.report(parse, CONFIGS, SHORTCUTS, _smoke, _show, argv)
 
 
 def _show(config, arguments):
+    if config.model != type(config.model)() and not config.has_model:
+        raise ValueError(f"--weights (or --model) is needed for --config {arguments.config}, received neither.")
     if not arguments.workdir:
         _say(*find(config, arguments.device))
         return
@@ -194,7 +180,7 @@ def _write(folder, config, pairs, left_out, train, test):
         "leave_out": [names[i] for i in left_out],
     }
     texts = {
-        "near_duplicates.csv": csv_text(pairs),
+        "near_duplicates.csv": pairs_text(pairs),
         "near_duplicates.html": page(pairs, train, test, config),
         "leave_out.txt": "".join(f"{names[i]}\n" for i in left_out),
     }

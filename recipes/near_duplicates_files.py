@@ -1,7 +1,6 @@
 """The lists that a search for near-duplicates writes."""
 
-import csv
-import io
+from .text_file import csv_text
 
 COLUMNS = ("train", "test", "distance", "mirrored", "cosine", "train_label", "test_label", "same_label")
 
@@ -16,9 +15,9 @@ def leave_out(pairs):
     return sorted({pair["train_index"] for pair in pairs})
 
 
-def csv_text(pairs):
+def pairs_text(pairs):
     """A line for every pair, under a line of column names."""
-    return _text(COLUMNS, ([pair[name] for name in COLUMNS] for pair in pairs))
+    return csv_text(COLUMNS, ([pair[name] for name in COLUMNS] for pair in pairs))
 
 
 def kept_text(train, test, left_out):
@@ -37,13 +36,5 @@ def kept_text(train, test, left_out):
     columns = ("path", "label", "split")
     if hasattr(test, "paths") and set(test.class_names) <= set(train.class_names):
         rows += [(path, test.class_names[label], "test") for path, label in zip(test.paths, test.labels)]
-        return _text(columns, rows)
-    return _text(columns[:2], (row[:2] for row in rows))  # a part will be held out
-
-
-def _text(columns, rows):
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return stream.getvalue()
+        return csv_text(columns, rows)
+    return csv_text(columns[:2], (row[:2] for row in rows))  # a part will be held out

@@ -1,9 +1,8 @@
 """ImageNet-ReaL's `real.json`: the reassessed labels of the validation images."""
 
-import json
 import re
 
-from .text_file import read_text
+from .text_file import read_json_of
 
 _NUMBER = re.compile(r"ILSVRC2012_val_(\d{8})")
 
@@ -20,11 +19,7 @@ def read_real_labels(path):
     Raises:
         ValueError: if the file holds something else.
     """
-    text = read_text(path, "real_labels")
-    try:
-        real = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"real_labels {path} must be a JSON file, received other text ({error}).") from error
+    real = read_json_of(path, "real_labels")
     if not isinstance(real, list) or not real:
         raise ValueError(f"real_labels {path} must be a list of lists, received {type(real).__name__}.")
     for number, labels in enumerate(real, 1):

@@ -132,7 +132,7 @@ def whole():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """TensorFlow rewrites each traced graph before its first run, a quarter of the quick tests' time on small nets.
+    """TensorFlow rewrites each traced graph before its first run, a fifth of the quick tests' time on small nets.
 
     The slow tests, and every program that a test starts, run with it, as users do.
     """

@@ -30,7 +30,13 @@ def image_set(request, numbered):
     return StreamSet("stream", numbered.class_names, 13, make_records, shuffle_buffer=5)
 
 
-@pytest.mark.parametrize("num_hosts, start_step", [(2, 0), (3, 4), (6, 0)])
+QUICK = [(2, 0), (3, 4), (6, 0)]
+OTHERS = [(2, 4), (3, 0), (6, 4)]
+
+
+@pytest.mark.parametrize(
+    "num_hosts, start_step", [*QUICK, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)]
+)
 def test_the_hosts_slices_are_the_batch(image_set, num_hosts, start_step):
     arguments = {"batch_size": 6, "image_size": (5, 7), "seed": 3, "start_step": start_step}
     whole = take(train_batches(image_set, **arguments), 7)

@@ -108,7 +108,7 @@ def test_file_names_come_in_the_order_of_the_records(make_set):
     assert open_dataset(f"tfds:{make_set({'train': 5, 'test': 3})}").test.file_names() is None
 
 
-@pytest.mark.parametrize("start_step", [2, 11])
+@pytest.mark.parametrize("start_step", [2, 11, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 3))])
 def test_a_pure_function_of_seed_and_step(make_set, start_step):
     # 13 records in batches of 5: epochs end inside batches 2, 5, 7, ...
     train = open_dataset(f"tfds:{make_set({'train': 13, 'test': 3})}").train

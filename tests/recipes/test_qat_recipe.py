@@ -7,7 +7,8 @@ import pytest
 
 from vitkeras.export import activation_ranges, prepare_qat
 from vitkeras.recipes import finetune, qat
-from vitkeras.recipes.config import QatConfig, override
+from vitkeras.recipes.config import override
+from vitkeras.recipes.configs.qat import QatConfig
 
 if importlib.util.find_spec("tensorflow_model_optimization") is None:
     pytest.skip('tensorflow-model-optimization is absent: pip install "vitkeras[qat]"', allow_module_level=True)

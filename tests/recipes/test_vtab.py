@@ -46,16 +46,16 @@ def test_missing_sets_are_named_after_the_others_ran(tmp_path, capsys, monkeypat
         return data.open_dataset("mock:32x48x5")
 
     monkeypatch.setattr(vtab, "open_task", open_task)
-    assert run(tmp_path / "run", "suite.tasks=('pets', 'eurosat')", data=()) == 1
+    assert run(tmp_path / "run", "suite.tasks=('pets', 'dtd', 'eurosat')", data=()) == 1
     out, err = capsys.readouterr()
-    message = "error: 1 of 2 tasks have no data set here: pets: tfds:oxford_iiit_pet (no network)."
+    message = "error: 1 of 3 tasks have no data set here: pets: tfds:oxford_iiit_pet (no network)."
     assert err.splitlines()[-1] == message
     result = json.loads((tmp_path / "run" / "vtab.json").read_text())
-    assert list(result["tasks"]) == ["eurosat"]
+    assert list(result["tasks"]) == ["dtd", "eurosat"]
     assert result["groups"]["natural"] is None and result["mean"] is None
     assert result["groups"]["specialised"] == result["tasks"]["eurosat"]
     monkeypatch.setattr(vtab, "open_task", lambda name: data.open_dataset("mock:32x48x5"))
-    assert run(tmp_path / "run", "suite.tasks=('pets', 'eurosat')", data=()) == 0  # only the missing one trains
+    assert run(tmp_path / "run", "suite.tasks=('pets', 'dtd', 'eurosat')", data=()) == 0  # only the missing one trains
     assert capsys.readouterr().err.count("step 2/2") == 2
 
 

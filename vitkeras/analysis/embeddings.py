@@ -89,11 +89,6 @@ def position_layers(model):
     return [x for x in _in_order(model) if isinstance(x, kinds)]
 
 
-def has_positions(model):
-    """Whether `model` holds learned positions of any kind."""
-    return bool(position_layers(model))
-
-
 def _position_vectors(layer):
     """(float64 array (positions, D), the shape that the positions form)."""
     if isinstance(layer, layers.RelativePositionLogits):

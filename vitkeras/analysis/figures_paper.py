@@ -3,7 +3,7 @@
 import numpy as np
 
 from vitkeras.analysis.distance import attention_distance
-from vitkeras.analysis.embeddings import has_positions, position_similarity
+from vitkeras.analysis.embeddings import position_layers, position_similarity
 from vitkeras.analysis.figures_canvas import QUIET, new_figure
 from vitkeras.analysis.figures_distance import draw_distances
 from vitkeras.analysis.figures_filters import draw_filters, filters_of
@@ -80,7 +80,7 @@ def figure_10(models):
 
 
 def _draw_or_say(axes, model, title="position embedding similarity"):
-    if has_positions(model):
+    if position_layers(model):
         draw_positions(axes, position_similarity(model), title)
         return
     axes.set_axis_off()
