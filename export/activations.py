@@ -4,9 +4,8 @@ import contextlib
 import os
 import tempfile
 
-from vitkeras._optional import require
-
 from .checks import read_graph
+from .flatbuffer import write_model
 from .runtime import TFLiteRunner, dequantized
 
 
@@ -24,7 +23,6 @@ def watched(path, tensors, num_threads=2):
     Yields:
         function (H, W, C) -> dict of name -> array with the tensor's shape.
     """
-    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "calibration", extra="export")
     model = read_graph(path)
     graph = model.subgraphs[0]
     names = {tensor.name.decode(): i for i, tensor in enumerate(graph.tensors)}
@@ -32,7 +30,7 @@ def watched(path, tensors, num_threads=2):
     model.signatureDefs = []
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "watched.tflite")
-        tools.write_model(model, copy)
+        write_model(model, copy)
         del model, graph
         runner = TFLiteRunner(copy, num_threads)
         details = runner.interpreter.get_output_details()

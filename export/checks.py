@@ -4,6 +4,7 @@ Legend: N images, K outputs.
 """
 
 import collections
+import os
 
 import numpy as np
 
@@ -35,8 +36,9 @@ def read_graph(path):
     tools = require(
         "ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "checking a .tflite file", extra="export"
     )
+    data = bytearray(os.path.getsize(path))
     with open(path, "rb") as file:
-        data = bytearray(file.read())
+        file.readinto(data)
     require_check("file", data[4:8] == b"TFL3", "a TFLite flatbuffer", repr(bytes(data[:8])))
     return tools.read_model_from_bytearray(data)
 

@@ -1,45 +1,68 @@
 """From a model of pixels to a float32 `.tflite` file.
 
-The graph is frozen and converted as it is: by way of a SavedModel on disk, which TensorFlow writes once and reads
-twice, it takes twice the time. What that way gives besides, the signature's names, is added here.
+The function that is converted has no variables: with a SavedModel on disk, which TensorFlow writes once and reads
+twice, it takes more time. What that way gives besides, the signature's names, is added here.
 """
+
+import keras
 
 from vitkeras._optional import require
 
-from .graph import serving_module, tensorflow
+from .flatbuffer import write_model
+from .graph import tensorflow
+from .marks import LARGE, fill, marks_of
+from .outputs import named_outputs
 from .quiet import quiet
 
 SIGNATURE = "serving_default"
 
 
-def convert(model, path):
+def convert(model, path, large=LARGE):
     """Writes the float32 file: batch 1, a named signature, builtin operators only.
 
     Args:
         model: from `export_model`.
         path: str, the file to write.
+        large: int, elements of a kernel from which it is put into the file afterwards (`marks.py`). Default 2**14.
     """
+    marks = marks_of(model, large)
+    while True:
+        file, names = _converted(model, marks)
+        filled = fill(file, marks)
+        if len(filled) == len(marks):
+            break
+        marks = filled  # the others' kernels are converted as they are
+    _name_ends(file, names)
+    write_model(file, path)
+
+
+def _converted(model, marks):
+    """(LiteRT's object tree, names of the outputs) of the model with marks for kernels."""
     tf = tensorflow()
+    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "exporting", extra="export")
+    numbers = {id(mark.kernel): mark.value for mark in marks}
+    values = [numbers[id(v)] if id(v) in numbers else v.numpy() for v in model.variables]
+    signature = [tf.TensorSpec((1, *model.inputs[0].shape[1:]), "float32", name="image")]
+
+    def serve(image):
+        constants = [tf.constant(x, v.dtype, v.shape) for v, x in zip(model.variables, values)]
+        with keras.StatelessScope(state_mapping=list(zip(model.variables, constants))):
+            return named_outputs(model, image)
+
     with quiet():
-        module = serving_module(model, batch_size=1)
-        function = module.serve.get_concrete_function()
+        function = tf.function(serve, signature, autograph=False).get_concrete_function()
         names = sorted(function.structured_outputs)  # a dict flattens in this order
-        converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
         converter.experimental_lower_to_saved_model = False
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         data = converter.convert()
-    with open(path, "wb") as file:
-        file.write(data)
-    del data, converter, function, module
-    _name_ends(path, names)
+    return tools.read_model_from_bytearray(data), names
 
 
-def _name_ends(path, names):
+def _name_ends(file, names):
     """Adds the signature: `image` in, the named outputs out."""
-    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "exporting", extra="export")
     schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert", "exporting", extra="export")
-    model = tools.read_model(path)
-    graph = model.subgraphs[0]
+    graph = file.subgraphs[0]
 
     def entry(name, tensor):
         found = schema.TensorMapT()
@@ -50,5 +73,4 @@ def _name_ends(path, names):
     signature.signatureKey, signature.subgraphIndex = SIGNATURE.encode(), 0
     signature.inputs = [entry("image", graph.inputs[0])]
     signature.outputs = [entry(name, tensor) for name, tensor in zip(names, graph.outputs, strict=True)]
-    model.signatureDefs = [signature]
-    tools.write_model(model, path)
+    file.signatureDefs = [signature]

@@ -5,6 +5,7 @@ import numpy as np
 from vitkeras._optional import require
 
 from .checks import read_graph
+from .flatbuffer import write_model
 
 MOVES = ("RESHAPE", "TRANSPOSE")  # they move numbers and change none
 _PURPOSE = "changing a .tflite file"
@@ -113,11 +114,10 @@ class Graph:
 
     def write(self, path):
         """Writes the changed graph to a file."""
-        tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", _PURPOSE, extra="export")
         operators = self.model.subgraphs[0].operators
         for after, operator in sorted(self._inserted, key=lambda entry: -entry[0]):
             operators.insert(after + 1, operator)
-        tools.write_model(self.model, path)
+        write_model(self.model, path)
 
     def _add_constant(self, name, values):
         """Index of a new stored tensor of floats."""

@@ -11,6 +11,7 @@ import numpy as np
 from vitkeras._optional import require
 
 from .checks import read_graph
+from .flatbuffer import write_model
 
 BUFFER_NAME = "TFLITE_METADATA"
 PARSER_VERSION = "1.0.0"
@@ -136,7 +137,6 @@ def add_metadata(path, about, pixel_input, has_labels):
         has_labels: bool, whether `labels.txt` is appended afterwards.
     """
     schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert", "writing metadata", extra="export")
-    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "writing metadata", extra="export")
     model = read_graph(path)
     graph = model.subgraphs[0]
     signature = model.signatureDefs[0].outputs if model.signatureDefs else []
@@ -154,7 +154,7 @@ def add_metadata(path, about, pixel_input, has_labels):
     entry.name, entry.buffer = BUFFER_NAME, len(model.buffers)
     model.buffers.append(buffer)
     model.metadata = [*(model.metadata or []), entry]
-    tools.write_model(model, path)
+    write_model(model, path)
 
 
 def _output_note(name, has_labels):

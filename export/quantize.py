@@ -13,6 +13,7 @@ import numpy as np
 
 from vitkeras._optional import require
 
+from .flatbuffer import write_model
 from .quiet import quiet
 
 MODES = ("float", "fp16", "dynamic", "static", "int4")
@@ -154,4 +155,4 @@ def around_zero(low, high):
 def pull_weights_in(path):
     """Rewrites a file whose weights lie behind the flatbuffer: some runtimes find no data there."""
     tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", PURPOSE, extra="export")
-    tools.write_model(tools.read_model(path), path)
+    write_model(tools.read_model(path), path)

@@ -5,6 +5,7 @@ import os
 from vitkeras._optional import require
 
 from .checks import MAX_RANK, check_buffers, read_graph, require_check
+from .flatbuffer import write_model
 from .runtime import TFLiteRunner, is_fully_accelerated
 
 # Operators that read or change state which lives in the interpreter.
@@ -71,7 +72,7 @@ def check_one_partition(path, name, folder):
     definition.subgraphIndex = 0
     graph.signatureDefs = [definition]
     alone = os.path.join(folder, f"{name}.tflite")
-    tools.write_model(graph, alone)
+    write_model(graph, alone)
     partitions = TFLiteRunner(alone).partitions()
     require_check("partitions", partitions == 1, f"1 XNNPACK partition for {name!r}", partitions)
     require_check("acceleration", is_fully_accelerated(alone), f"all of {name!r} in XNNPACK", "operators outside")

@@ -5,6 +5,7 @@ import numpy as np
 from vitkeras._optional import require
 
 from .checks import read_graph
+from .flatbuffer import write_model
 
 INPUT_DTYPES = ("float32", "uint8")
 
@@ -27,7 +28,6 @@ def take_uint8(path):
         path: str, a file from `convert`, quantized or not.
     """
     schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert", "exporting", extra="export")
-    tools = require("ai_edge_litert.tools.flatbuffer_utils", "ai-edge-litert", "exporting", extra="export")
     model = read_graph(path)
     graph = model.subgraphs[0]
     (old,) = graph.inputs
@@ -52,4 +52,4 @@ def take_uint8(path):
     graph.inputs = to_float.inputs
     for tensor in [entry for signature in model.signatureDefs for entry in signature.inputs]:
         tensor.tensorIndex = len(graph.tensors) - 1
-    tools.write_model(model, path)
+    write_model(model, path)
