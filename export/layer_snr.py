@@ -4,7 +4,7 @@ import numpy as np
 
 from .activations import watched
 from .operators import read_operators
-from .rounding import snr_db
+from .rounding import decibels
 
 IMAGES = 4
 
@@ -22,13 +22,11 @@ def layer_snr(float_path, path, images, num_threads=2):
     """
     operators = read_operators(float_path)
     names = [operator.output for operator in operators]
-    exact, rounded = {}, {}
+    sums = {}  # of an image's activations nothing else is kept: for a ViT-B they are 100 MB
     with watched(float_path, names, num_threads) as run_float, watched(path, names, num_threads) as run:
         for image in images[:IMAGES]:
-            for found, values in ((exact, run_float(image)), (rounded, run(image))):
-                for name, value in values.items():
-                    found.setdefault(name, []).append(value)
-    pairs = [
-        (o.label, np.array(exact[o.output]), np.array(rounded[o.output])) for o in operators if o.output in rounded
-    ]
-    return tuple((label, float(snr_db(x, y))) for label, x, y in pairs)
+            exact, rounded = run_float(image), run(image)
+            for name in rounded:
+                x, y = exact[name].astype("float64"), rounded[name].astype("float64")
+                sums[name] = sums.get(name, 0) + np.array([np.sum(x * x), np.sum((y - x) ** 2)])
+    return tuple((o.label, decibels(*sums[o.output])) for o in operators if o.output in sums)

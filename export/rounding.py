@@ -31,5 +31,9 @@ def _to_grid(x, low, high):
 
 def snr_db(exact, rounded):
     """Signal to noise in decibels; infinite if there is no noise."""
-    signal, noise = float((exact**2).sum()), float(((rounded - exact) ** 2).sum())
-    return 10 * np.log10(signal / noise) if noise and signal else np.inf
+    return decibels((exact**2).sum(), ((rounded - exact) ** 2).sum())
+
+
+def decibels(signal, noise):
+    """float, the decibels of two sums of squares; infinite if one is 0."""
+    return 10 * float(np.log10(float(signal) / float(noise))) if noise and signal else np.inf
