@@ -10,9 +10,10 @@ comma := ,
 TEST_TF := $(if $(filter tpu,$(TF)),tpu,tf$(comma)qat)
 EXTRAS_test := $(TEST_TF),recipes,export,test
 
-# Processes that share the tests; each file's tests stay together, because they share models.
+# Processes that share the tests; each file's tests stay together, because they share models. The order of files is
+# that of tests/conftest.py.
 WORKERS ?= 2
-PYTEST := -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Other backends run the layers and models, in environments of their own without TensorFlow. Pillow is what a bicubic
 # resize is compared with.

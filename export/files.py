@@ -1,11 +1,11 @@
 """Output paths: refused before any work is done, written under a temporary name, moved when good."""
 
 import contextlib
-import gzip
 import hashlib
 import os
 import shutil
 import tempfile
+import zlib
 
 
 def check_output(path, overwrite):
@@ -50,8 +50,11 @@ def written_aside(path):
 
 def gzip_size(path):
     """int, bytes of a file compressed with gzip, as an app's package or a download holds it."""
+    packer, size = zlib.compressobj(6, wbits=31), 0  # 31: gzip's format
     with open(path, "rb") as file:
-        return len(gzip.compress(file.read(), 6))
+        while block := file.read(2**20):
+            size += len(packer.compress(block))
+    return size + len(packer.flush())
 
 
 def sha256(path):

@@ -9,6 +9,7 @@
 """
 
 import argparse
+import difflib
 import json
 import sys
 
@@ -139,7 +140,14 @@ TABLES = {"layers": _layers, "parameters": _parameters, "patches": _patches, "pr
 
 def _cost(arguments):
     from vitkeras.analysis import variant_cost
+    from vitkeras.models import VARIANTS
 
+    if arguments.model not in VARIANTS:
+        nearest = difflib.get_close_matches(arguments.model, VARIANTS, n=3, cutoff=0)
+        known = ", ".join(VARIANTS)
+        raise ValueError(
+            f"--model must be one of {known}, received {arguments.model!r}; nearest: {', '.join(nearest)}."
+        )
     return variant_cost(arguments.model, sides_of(arguments.image), arguments.classes, arguments.patch)
 
 

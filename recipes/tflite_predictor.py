@@ -28,7 +28,10 @@ def open_tflite(path, num_threads=2):
     from vitkeras import export
     from vitkeras.export.runtime import TFLiteRunner
 
-    runner = TFLiteRunner(path, num_threads)
+    try:
+        runner = TFLiteRunner(path, num_threads)
+    except ValueError as error:
+        raise ValueError(f"--model {error}") from error
     signatures = list(runner.interpreter.get_signature_list())
     if len(signatures) > 1:
         raise ValueError(f"--model {path} must have one signature, received {', '.join(sorted(signatures))}.")

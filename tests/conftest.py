@@ -130,16 +130,36 @@ def whole():
     jax.config.update("jax_disable_most_optimizations", setting)
 
 
+# The slow files that take longest, so that none of them begins when the others are through.
+LONGEST = (
+    "test_smoke",
+    "test_workers",
+    "test_distribution",
+    "test_resume",
+    "test_step_lowers",
+    "test_masked_patch_training",
+    "test_throughput",
+    "test_stopping",
+    "test_tflite",
+    "test_export_latency",
+    "test_on_device_training",
+    "test_demo",
+)
+
+
+def pytest_collection_modifyitems(items):
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))  # stable: a file's tests stay in order
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """TensorFlow rewrites each traced graph before its first run, a fifth of the quick tests' time on small nets.
 
-    The slow tests, and every program that a test starts, run with it, as users do.
+    Every program that a test starts runs with it, as users do.
     """
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is not None:
-        quick = item.get_closest_marker("slow") is None
-        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": quick})
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -50,7 +50,7 @@ def test_pretraining(capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--model", "vit_b61"], "nearest: ['vit_b16'"),
+        (["--model", "vit_b61"], "received 'vit_b61'; nearest: vit_b16, "),
         (
             ["--image", "big"],
             "--image must be pixels or HEIGHTxWIDTH, such as 224 or 224x320, received 'big'.",

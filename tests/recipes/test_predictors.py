@@ -152,7 +152,7 @@ def test_files_that_do_not_fit(model, pixels, tmp_path):
     with pytest.raises(ValueError, match="must have one signature, received features, get_head, infer"):
         open_predictor(path)
     (tmp_path / "cut.tflite").write_bytes(b"TFL3")
-    with pytest.raises(ValueError, match="does not run in LiteRT"):
+    with pytest.raises(ValueError, match="--model .*cut.tflite. does not run in LiteRT"):
         open_predictor(str(tmp_path / "cut.tflite"))
 
 
