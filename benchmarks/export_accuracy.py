@@ -15,9 +15,9 @@ import tempfile
 import time
 
 import numpy as np
+from flowers_net import flowers_net
 
 import vitkeras
-from benchmarks.flowers_net import flowers_net
 from vitkeras.export import PRESETS, checks, run_tflite, to_tflite
 from vitkeras.export.agreement import accuracy
 from vitkeras.export.runtime import TFLiteRunner

@@ -12,7 +12,8 @@ import os
 import sys
 import tempfile
 
-from benchmarks.flowers_net import flowers_net
+from flowers_net import flowers_net
+
 from vitkeras.export import checks
 from vitkeras.export.agreement import accuracy
 from vitkeras.export.calibrate import METHODS, collect

@@ -140,3 +140,12 @@ def test_the_reader_lets_right_ones_pass():
         "import keras, numpy\nfrom vitkeras import layers\nfrom vitkeras._optional import require\nfrom . import vit"
     )
     assert list(faults(source, "models")) == []
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_a_benchmark_runs_as_a_file(path):
+    """`python benchmarks/NAME.py` finds its neighbours by their own names only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert not [name for name in names if name and name.split(".")[0] == "benchmarks"]
