@@ -36,8 +36,11 @@ results: .venv/installed-results
 test: .venv/installed-test
 	$(BIN)/python $(PYTEST) -m "not slow"
 
+# XLA compiles without optimising: the code runs a few times only.
+NOT_OPTIMISED := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
+
 test-slow: .venv/installed-test
-	$(BIN)/python $(PYTEST) -m "slow and not web"
+	$(NOT_OPTIMISED) $(BIN)/python $(PYTEST) -m "slow and not web"
 
 # The pages of examples/web, examples/explorer and recipes.inspect in Chromium; installs that and Node.js where it may.
 test-web: .venv/installed-test
@@ -45,7 +48,7 @@ test-web: .venv/installed-test
 	$(BIN)/python -m pytest -m web tests/examples
 
 test-jax test-torch: test-%: .venv-%/installed
-	KERAS_BACKEND=$* .venv-$*/bin/python $(PYTEST) tests/layers tests/models
+	KERAS_BACKEND=$* $(NOT_OPTIMISED) .venv-$*/bin/python $(PYTEST) tests/layers tests/models
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
