@@ -12,7 +12,9 @@ from .quantize import quantize
 from .rounding import round_tensor, round_weights, snr_db
 from .runtime import TFLiteRunner
 
-GOAL_DB = 31.0  # of the outputs, on calibration images: one decibel above what is promised of others
+# Of the outputs, on calibration images; 30 is promised of others. Images that chose the ranges and the layers, and that
+# perhaps trained the model, read better: by 1.4 dB on the net of benchmarks/export_accuracy.py.
+GOAL_DB = 32.0
 MOST_SHARE = 0.5  # of the dense layers
 IMAGES = 24  # on which files are compared
 ROWS = 16  # of each image, for a layer's own noise

@@ -31,16 +31,16 @@ def test_smoke_writes_model_and_ranges(tmp_path):
 
 @pytest.mark.slow
 def test_the_rounded_model_comes_closer_to_the_float_model(tmp_path):
-    """A net that learnt the digits; the distance to it, on all test images, falls below a third."""
+    """A net that learnt the digits; the mean squared distance to it, on all test images, falls (measured: by 23 %)."""
     run, sets = tmp_path / "float", [*TINY, "train.steps=300", "optimizer.learning_rate=0.003"]
     assert finetune.main(command(run, sets=sets)) == 0
     losses = []
     for steps in (1, 300):
-        sets = [f"train.steps={steps}", "optimizer.learning_rate=0.0003", "optimizer.warmup_steps=0"]
+        sets = [f"train.steps={steps}", "optimizer.learning_rate=0.00003", "optimizer.warmup_steps=0"]
         sets += ["optimizer.learning_rate=1e-9"] * (steps == 1)
         assert qat.main(command(tmp_path / str(steps), "--model", str(run), sets=sets)) == 0
         losses.append(json.loads((tmp_path / str(steps) / "metrics.json").read_text())["loss"])
-    assert 0 < losses[1] < losses[0]
+    assert 0 < losses[1] < 0.85 * losses[0]
 
 
 def test_errors(tmp_path, capsys, rng):
