@@ -22,7 +22,7 @@ def rows(path):
         return [[row[key] for key in COLUMNS] for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("kills, steps", [(3, 60), pytest.param(20, 200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills, steps", [(1, 40), pytest.param(20, 200, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_weights(tmp_path, kills, steps):
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(steps), str(kills), "5"]
     done = subprocess.run(command, capture_output=True, text=True)
