@@ -13,7 +13,7 @@ from .rounding import round_tensor, round_weights, snr_db
 from .runtime import TFLiteRunner
 
 # Of the outputs, on calibration images; 30 is promised of others. Images that chose the ranges and the layers, and that
-# perhaps trained the model, read better: by 1.4 dB on the net of benchmarks/export_accuracy.py.
+# perhaps trained the model, read better: by up to 1.4 dB on the net of benchmarks/export_accuracy.py.
 GOAL_DB = 32.0
 MOST_SHARE = 0.5  # of the dense layers
 IMAGES = 24  # on which files are compared
