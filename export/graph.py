@@ -100,12 +100,11 @@ def _float32(layer):
     return type(layer).from_config(config)
 
 
-def serving_module(model, batch_size, input_dtype="float32"):
+def serving_module(model, input_dtype="float32"):
     """Wraps `model` as a `tf.Module` whose `serve` takes `image` and returns a dict of named outputs.
 
     Args:
         model: from `export_model` or `with_output`.
-        batch_size: int, or None for any.
         input_dtype: "float32" (default) or "uint8".
 
     Returns:
@@ -114,6 +113,6 @@ def serving_module(model, batch_size, input_dtype="float32"):
     tf = tensorflow()
     module = tf.Module()
     module.model_variables = [variable.value for variable in model.variables]  # else the weights are not saved
-    signature = [tf.TensorSpec((batch_size, *model.inputs[0].shape[1:]), input_dtype, name="image")]
+    signature = [tf.TensorSpec((None, *model.inputs[0].shape[1:]), input_dtype, name="image")]
     module.serve = tf.function(lambda image: named_outputs(model, tf.cast(image, "float32")), signature)
     return module

@@ -75,7 +75,7 @@ def _module(model, shape, resize):
     tf = tensorflow()
     from vitkeras.data.images import decode_stored
 
-    module = serving_module(model, batch_size=None, input_dtype="float32" if resize is None else "uint8")
+    module = serving_module(model, input_dtype="float32" if resize is None else "uint8")
     if resize is None or shape[-1] != 3:
         return module
 
