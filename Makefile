@@ -45,10 +45,13 @@ test-slow: .venv/installed-test
 # The pages of examples/web, examples/explorer and recipes.inspect in Chromium; installs that and Node.js where it may.
 test-web: .venv/installed-test
 	.ci/web_tools.sh
-	$(BIN)/python -m pytest -m web tests/examples
+	$(BIN)/python $(PYTEST) -m web tests/examples
+
+# JAX keeps what it compiled: both processes need much of it, and so does the next run.
+JAX_CACHE := JAX_COMPILATION_CACHE_DIR=.venv-jax/compiled JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 
 test-jax test-torch: test-%: .venv-%/installed
-	KERAS_BACKEND=$* $(NOT_OPTIMISED) .venv-$*/bin/python $(PYTEST) tests/layers tests/models
+	KERAS_BACKEND=$* $(NOT_OPTIMISED) $(JAX_CACHE) .venv-$*/bin/python $(PYTEST) tests/layers tests/models
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -156,7 +156,7 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_setup(item):
     """TensorFlow rewrites each traced graph before its first run, a fifth of the quick tests' time on small nets.
 
-    Every program that a test starts runs with it, as users do.
+    Programs that a test starts run with it, as users do, but for those that compare kinds of runs with one another.
     """
     if "tensorflow" in sys.modules:
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

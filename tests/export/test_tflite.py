@@ -156,7 +156,7 @@ def test_without_pixel_input_the_file_takes_what_the_model_takes(make, pixels, e
 
 @pytest.mark.slow
 def test_real_photos_keep_their_answers(test_data, tmp_path):
-    """Features of the real ViT-S/14: the file's float and int8 answers against the model's."""
+    """Features of the real ViT-S/14: the int8 file's answers against the model's."""
     from vitkeras import data
 
     model = vitkeras.VisionTransformer(
@@ -165,10 +165,10 @@ def test_real_photos_keep_their_answers(test_data, tmp_path):
     weights = test_data / "weights" / "vit_s14_real_fp16.npz"
     vitkeras.load_checkpoint(model, weights, input_mean=(0.485, 0.456, 0.406), input_std=(0.229, 0.224, 0.225))
     images, _ = data.raw_images(data.open_dataset(f"folder:{test_data}/data/flowers12").test, 224, limit=24)
-    # Measured: 103 and 27.9 dB on features; a head on them reads 34 dB and more.
-    for preset, least in (("fp32", 90), ("int8_dynamic", 26)):
-        report = to_tflite(model, str(tmp_path / preset), preset=preset, verify_images=images)
-        assert report.sqnr_db > least and report.partitions == 1
+    # Measured: 27.9 dB on features; a head on them reads 34 dB and more. fp32 of this net takes a minute to make and
+    # showed 115 dB.
+    report = to_tflite(model, str(tmp_path / "int8_dynamic"), verify_images=images)
+    assert report.sqnr_db > 26 and report.partitions == 1
 
 
 def test_zeros_make_the_compressed_file_smaller(make, tmp_path):

@@ -31,9 +31,19 @@ def rows(workdir):
         return [(row["step"], row["split"], row["loss"], row["accuracy"]) for row in csv.DictReader(file)]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The workdir of a run that nobody stopped."""
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    assert run(workdir).returncode == 0
+    return workdir
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number):
+def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, capsys, whole, number):
+    from vitkeras.recipes import finetune
+
     workdir = tmp_path / "run"
     arguments = [sys.executable, "-c", CODE, *command(workdir)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -47,11 +57,10 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number):
     assert last.startswith(f"stopped by {number.name} after step ") and f"saved in {workdir}" in last
     assert "the same command goes on from there: python -m vitkeras.recipes.finetune --config digits" in last
     assert "Traceback" not in err and not (workdir / "metrics.json").exists()
-    assert "train.steps" in run(workdir, "train.steps=41").stderr  # another configuration is not let in
+    assert finetune.main(command(workdir, "train.steps=41")) == 2  # another configuration is not let in
+    assert "train.steps" in capsys.readouterr().err
     done = run(workdir, "train.keep=2", "train.save_minutes=1")
     assert done.returncode == 0 and "going on from step " in done.stderr
-    whole = tmp_path / "whole"
-    assert run(whole).returncode == 0
     assert rows(workdir) == rows(whole)
     for one, other in zip(*(keras.saving.load_model(f / "model.keras").get_weights() for f in (workdir, whole))):
         np.testing.assert_array_equal(one, other)

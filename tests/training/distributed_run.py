@@ -89,6 +89,7 @@ def main(folder, strategies, suffix=""):
 
 
 if __name__ == "__main__":
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as in tests/conftest.py
     folder = pathlib.Path(sys.argv[1])
     if len(sys.argv) > 2:
         strategy = make_strategy(sys.argv[2])

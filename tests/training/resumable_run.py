@@ -36,6 +36,7 @@ class SlowLog(training.RunLog):
 
 
 def run(workdir, steps, pipe):
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as in tests/conftest.py
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     rng = np.random.default_rng(3)
