@@ -13,6 +13,9 @@ EXTRAS_test := $(TEST_TF),recipes,export,test
 # Processes that share the tests; each file's tests stay together, because they share models. The order of files is
 # that of tests/conftest.py.
 WORKERS ?= 2
+# One thread each: nets this small gain nothing by more, and two processes of two threads wait for one another (a fifth
+# of the time).
+THREADS := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Other backends run the layers and models, in environments of their own without TensorFlow. Pillow is what a bicubic
@@ -34,13 +37,13 @@ results: .venv/installed-results
 	$(BIN)/python -m benchmarks.results
 
 test: .venv/installed-test
-	$(BIN)/python $(PYTEST) -m "not slow"
+	$(THREADS) $(BIN)/python $(PYTEST) -m "not slow"
 
 # XLA compiles without optimising: the code runs a few times only.
 NOT_OPTIMISED := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
 
 test-slow: .venv/installed-test
-	$(NOT_OPTIMISED) $(BIN)/python $(PYTEST) -m "slow and not web"
+	$(NOT_OPTIMISED) $(THREADS) $(BIN)/python $(PYTEST) -m "slow and not web"
 
 # The pages of examples/web, examples/explorer and recipes.inspect in Chromium; installs that and Node.js where it may.
 test-web: .venv/installed-test
