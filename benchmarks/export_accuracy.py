@@ -56,11 +56,10 @@ def main(argv=None):
         exact = net.model.predict(inputs, batch_size=16, verbose=0)
         print(f"Keras: accuracy {100 * accuracy(exact, net.test_y):.2f} % of {len(exact)} photos", flush=True)
         rows = {name: _row(name, net, exact, calibration, folder) for name in presets}
-        latencies = _latencies(
-            {name: os.path.join(folder, f"{name}.tflite") for name in presets}, net.test_x[0], arguments.rounds
-        )
+        paths = {name: os.path.join(folder, f"{name}.tflite") for name in presets if PRESETS[name].accelerated}
+        found = latencies(paths, net.test_x[0], arguments.rounds)
     for name, row in rows.items():
-        row |= latencies[name]
+        row |= found.get(name, {"latency_ms": None, "latency_ratio": None})
     print(_table(rows))
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
@@ -114,9 +113,9 @@ def _row(name, net, exact, calibration, folder):
     return row
 
 
-def _latencies(paths, image, rounds):
+def latencies(paths, image, rounds):
     """Milliseconds and ratios of each file to the first, taken in turns."""
-    runners = {name: TFLiteRunner(path) for name, path in paths.items() if PRESETS[name].accelerated}
+    runners = {name: TFLiteRunner(path) for name, path in paths.items()}
     times = {name: [] for name in runners}
     for turn in range(rounds + 1):
         for name, runner in runners.items():
@@ -124,11 +123,11 @@ def _latencies(paths, image, rounds):
             runner.one(image)
             if turn:
                 times[name].append(1e3 * (time.perf_counter() - start))
-    first = np.array(next(iter(times.values())))
-    found = {name: {"latency_ms": None, "latency_ratio": None} for name in paths}
-    for name, own in times.items():
-        found[name] = {"latency_ms": float(np.median(own)), "latency_ratio": float(np.median(np.array(own) / first))}
-    return found
+    first = np.array(next(iter(times.values()), []))
+    return {
+        name: {"latency_ms": float(np.median(own)), "latency_ratio": float(np.median(np.array(own) / first))}
+        for name, own in times.items()
+    }
 
 
 def _table(rows):

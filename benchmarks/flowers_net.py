@@ -30,20 +30,29 @@ class FlowersNet:
     test_y: np.ndarray
 
 
+def _data_root():
+    """The folder that holds photos and weights."""
+    return os.path.abspath(
+        os.environ.get("VITKERAS_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../shared")
+    )
+
+
+def flowers_spec():
+    """The photos as `data.open_dataset` takes them."""
+    return f"folder:{os.path.join(_data_root(), 'data/flowers12')}"
+
+
 def flowers_net():
     """Loads weights and photos, fits the head by least squares (targets -1 and 1) and returns a `FlowersNet`.
 
     Raises:
         FileNotFoundError: if the folder of the data is missing; it says which.
     """
-    root = os.path.abspath(
-        os.environ.get("VITKERAS_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../shared")
-    )
-    photos, weights = os.path.join(root, "data/flowers12"), os.path.join(root, "weights/vit_s14_real_fp16.npz")
-    for path in (photos, weights):
+    weights = os.path.join(_data_root(), "weights/vit_s14_real_fp16.npz")
+    for path in (flowers_spec().removeprefix("folder:"), weights):
         if not os.path.exists(path):
             raise FileNotFoundError(f"{path} is missing; VITKERAS_TEST_DATA names the folder that holds it.")
-    sets = data.open_dataset(f"folder:{photos}")
+    sets = data.open_dataset(flowers_spec())
     (train_x, train_y), (test_x, test_y) = (data.raw_images(part, SIZE) for part in (sets.train, sets.test))
     settings = {"patch_size": 14, "activation": "gelu", "classes": 12, "classifier_activation": None}
     model = build_variant("vit_s16", input_shape=(*SIZE, 3), **settings)

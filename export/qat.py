@@ -10,10 +10,10 @@ from vitkeras import layers
 
 from .fake_quant import QUANTIZE, fake_quantizers, quantized_kernel, set_mode
 from .graph import check_model
-from .qat_calibrate import calibrate
-from .qat_layers import QUANTIZED
+from .qat_calibrate import calibrate, norm_sites
+from .qat_layers import QUANTIZED, FloatMixEncoderBlock
 
-_PLAIN = {quantized: plain for plain, quantized in QUANTIZED.items()}
+_PLAIN = {quantized: plain for plain, quantized in QUANTIZED.items()} | {FloatMixEncoderBlock: layers.EncoderBlock}
 _RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate", "rate")
 # Layers without a matrix product, which stay as they are.
 _FLOAT = (
@@ -28,16 +28,17 @@ _FLOAT = (
 )
 
 
-def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8):
+def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float_mix=False):
     """Builds a copy of a trained model that rounds where an int8 file rounds.
 
     Kernels are rounded to int8 with one scale a channel, and activations around every matrix product to int8 with one
     scale a tensor, by the quantizers of tensorflow-model-optimization. Layers, weights and their names are those of
     `model`, so that the same checkpoints and the training engine serve both, with three changes: the scale and bias of
     each block's LayerNorms are multiplied into the projections behind them and frozen, as the converter does it; with
-    images, the values' mean moves from `value`'s bias to that of `out`, which int8 attention is better for; and
-    dropout and stochastic depth are off. Fine-tune it with `vitkeras.training.Engine`, best with
-    `vitkeras.training.Distillation`, then export it with `to_tflite(..., preset="qat_int8")`.
+    images, the values' mean moves from `value`'s bias to that of `out`, which int8 attention is better for, and the
+    channels behind a LayerNorm are equalised where that pays, as for `int8_static`; dropout and stochastic depth are
+    off. Fine-tune it with `vitkeras.training.Engine`, best with `vitkeras.training.Distillation`, then export it with
+    `to_tflite(..., preset="qat_int8")`.
 
     Args:
         model: a `VisionTransformer` for images of a fixed size, trained; it is left untouched.
@@ -45,6 +46,8 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8):
             are read: a few dozen that look like those to come.
         ranges: instead of images, what `activation_ranges` gave for such a model.
         batch_size: int >= 1, images at a time in the calibration. Default 8.
+        float_mix: bool, whether the attention's weighted sum of the values stays in float, in the file too: its
+            rounding costs most, see docs/quantization-aware-training.md. With `ranges` they tell. Default False.
 
     Returns:
         A functional `keras.Model` in float32.
@@ -62,11 +65,12 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8):
     for layer in model.layers:
         _check_layer(model, layer)
     images = None if calibration_images is None else _check_images(model, calibration_images, batch_size)
-    quantized = _convert(model, lambda layer: QUANTIZED.get(type(layer), type(layer)))
-    for layer in quantized.layers:
-        if isinstance(layer, layers.EncoderBlock):
-            _fold(layer.attention_norm, [getattr(layer.attention, name) for name in ("query", "key", "value")])
-            _fold(layer.mlp_norm, [layer.mlp.expand])
+    if ranges is not None:
+        float_mix = not any(str(name).endswith("/weights") for name in ranges)
+    kinds = QUANTIZED | ({layers.EncoderBlock: FloatMixEncoderBlock} if float_mix else {})
+    quantized = _convert(model, lambda layer: kinds.get(type(layer), type(layer)))
+    for norm, projections in norm_sites(quantized).values():
+        _fold(norm, projections)
     if ranges is not None:
         _set_ranges(quantized, ranges)
         set_mode(quantized, QUANTIZE)
@@ -92,6 +96,26 @@ def activation_ranges(qat_model):
         (0.0, 0.97)
     """
     return {name: (float(q.minimum), float(q.maximum)) for name, q in _quantizers(qat_model).items()}
+
+
+def take_scales(baked):
+    """Takes the scales off the LayerNorms whose channels are equalised; the file multiplies by them instead.
+
+    The converter would multiply them into the kernels, which would leave their grid.
+
+    Args:
+        baked: from `baked_model`; its LayerNorms change.
+
+    Returns:
+        dict of the quantizer behind each such norm, such as "encoder_block_00/mlp_input", -> float32 array (D,).
+    """
+    found = {}
+    for name, (norm, _) in norm_sites(baked).items():
+        scale = keras.ops.convert_to_numpy(norm.scale)
+        if (scale != 1).any():
+            found[name] = scale
+            norm.scale.assign(np.ones_like(scale))
+    return found
 
 
 def baked_model(qat_model):
@@ -172,15 +196,20 @@ def _convert(model, kind):
 
 
 def _fold(norm, projections):
-    """Multiplies the scale and bias of a LayerNorm into the projections that read it, and freezes it at 1 and 0."""
+    """Multiplies the scale and bias of a LayerNorm into the projections that read it, and freezes it at 1 and 0.
+
+    Without a bias it is left alone, for so it is in a model that was folded and equalised before.
+    """
+    norm.trainable = False
     scale, bias = (keras.ops.convert_to_numpy(v).astype("float64") for v in (norm.scale, norm.bias))
+    if not bias.any():
+        return
     for dense in projections:
         kernel = keras.ops.convert_to_numpy(dense.kernel).astype("float64")
         dense.bias.assign((keras.ops.convert_to_numpy(dense.bias) + bias @ kernel).astype("float32"))
         dense.kernel.assign((scale[:, None] * kernel).astype("float32"))
     norm.scale.assign(np.ones(scale.shape, "float32"))
     norm.bias.assign(np.zeros(bias.shape, "float32"))
-    norm.trainable = False
 
 
 def _set_ranges(model, ranges):

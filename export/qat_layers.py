@@ -1,10 +1,10 @@
 """The layers of a Vision Transformer with the operands of its matrix products rounded, as an int8 file has them.
 
 As in the preset `int8_static`: patch embedding, query, key, value, the MLP's first layer and the attention's two
-products have operands and results in ranges that are known before ("static"). The projection behind the attention, the
-MLP's second layer and the head round each row of their input in a range of its own and give float results ("dynamic"):
-a range for all tokens costs most there. Normalisation, softmax, GELU and the residual sums stay float. Names and
-weights are those of the float layers; the ranges of the activations come on top.
+products have operands and results in ranges that are known before ("static"); the second product may stay float. The
+projection behind the attention, the MLP's second layer and the head round each row of their input in a range of its own
+and give float results ("dynamic"): a range for all tokens costs most there. Normalisation, softmax, GELU and the
+residual sums stay float. Names and weights are those of the float layers; the ranges of the activations come on top.
 
 Legend: B images, N tokens, D hidden dimension, H heads, d = D / H, M MLP dimension.
 """
@@ -95,14 +95,17 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         # The converter multiplies the scale into the projection, so the rounding of its result comes after.
         query = heads(attention.query, "query", (dim // self.num_heads) ** -0.5)
         weights = self._weights(query, heads(attention.key, "key"))  # (B, H, N, N)
-        y = self.at("context", attend(weights, heads(attention.value, "value")))
+        y = self._mix(weights, heads(attention.value, "value"))
         y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, dim))  # (B * N, D)
         y = self.dynamic(attention.out, y)
         return ops.reshape(y, (-1, count, dim))
 
     def _weights(self, query, key):
         products = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        return self.at("weights", ops.softmax(self.at("scores", products), axis=-1))
+        return ops.softmax(self.at("scores", products), axis=-1)
+
+    def _mix(self, weights, value):
+        return self.at("context", attend(self.at("weights", weights), value))
 
     def _mlp(self, x):
         mlp, (count, dim) = self.mlp, x.shape[1:]
@@ -111,6 +114,15 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         y = ops.gelu(y, approximate=GELU_KINDS[mlp.activation])
         y = self.dynamic(mlp.project, y)
         return ops.reshape(y, (-1, count, dim))
+
+
+class FloatMixEncoderBlock(QuantizedEncoderBlock):
+    """`QuantizedEncoderBlock` whose sum of weighted values is in float: most softmax weights are below one level."""
+
+    sites = tuple(site for site in QuantizedEncoderBlock.sites if site not in ("weights", "context"))
+
+    def _mix(self, weights, value):
+        return attend(weights, value)
 
 
 QUANTIZED = {

@@ -5,17 +5,15 @@ product: each is found by its layer's name, and its operands get the ranges of t
 """
 
 import re
-import warnings
 from dataclasses import dataclass
-
-import numpy as np
 
 from vitkeras._optional import require
 
 from .checks import read_graph
 from .fake_quant import PURPOSE
-from .quantize import pull_weights_in
-from .quiet import quiet
+from .file_graph import Graph
+from .operators import read_operators
+from .quantize import quantize
 
 PIXELS = (0.0, 255.0)  # whole numbers: exact with the scale 1
 # Dense layers of a block: path below it -> quantizers of its input and output; () for those of dynamic kernels.
@@ -31,38 +29,41 @@ _DENSE = {
 _PRODUCTS = {"attention/MatMul": ("query", "key", "scores"), "attention/MatMul_1": ("weights", "value", "context")}
 
 
-def quantize_learned(float_path, path, ranges):
+def quantize_learned(float_path, path, ranges, scales):
     """Quantizes dense layers, convolutions and batch matrix products to int8, static where ranges are known.
 
     Args:
-        float_path: str, the float32 `.tflite` file of a `baked_model`, which takes pixels.
+        float_path: str, the float32 `.tflite` file of a `baked_model`, which takes pixels; the scales are put in.
         path: str, the file to write; its weights lie inside the flatbuffer.
         ranges: dict from `activation_ranges`.
+        scales: dict from `take_scales`.
 
     Raises:
         ImportError: if ai-edge-quantizer is missing; the extra is named.
         ValueError: if a range belongs to no operator.
     """
-    quantizer = require("ai_edge_quantizer.quantizer", "ai-edge-quantizer", PURPOSE, extra="export")
+    if scales:
+        _insert_scales(float_path, ranges, scales)
     products = read_products(read_graph(float_path), ranges)
-    calibration = {
-        tensor: {"min": np.float32(least), "max": np.float32(greatest)}
-        for product in products
-        for tensor, (least, greatest) in product.ranges.items()
-    }
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of memory: it keeps the tensors to look for their names
-        engine = quantizer.Quantizer(float_path)
-        for product in products:
-            scope = f"^{re.escape(product.output)};$"  # an operator is known by the names of its outputs
-            if product.ranges:
-                engine.add_static_config(scope, product.kind, activation_num_bits=8, weight_num_bits=8)
-            else:
-                engine.add_dynamic_config(scope, product.kind, num_bits=8)
-        result = engine.quantize(calibration, enable_progress_bar=False, enable_progress_report=False)
-    with open(path, "wb") as file:
-        file.write(bytes(result.quantized_model))
-    pull_weights_in(path)
+    static = {product.output for product in products if product.ranges}
+    operators = read_operators(float_path)
+    modes = {o.index: "static" if o.output in static else "dynamic" if o.weight_shape else "float" for o in operators}
+    measured = {tensor: ends for product in products for tensor, ends in product.ranges.items()}
+    quantize(float_path, path, operators, modes, measured)
+
+
+def _insert_scales(path, ranges, scales):
+    """Lets the products behind a LayerNorm read its output times the scales."""
+    graph = Graph(path)
+    tensors = {}
+    for operator, kind in zip(graph.operators, graph.kinds):
+        if kind == "FULLY_CONNECTED":
+            site = next(iter(_dense_quantizers(graph.name(operator.outputs[0]), ranges)), None)
+            if site in scales:
+                tensors.setdefault(operator.inputs[0], site)
+    for tensor, site in tensors.items():
+        graph.insert_multiplication(tensor, scales[site])
+    graph.write(path)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ def _product_quantizers(name, ranges):
         for index, block in enumerate(path):
             sites = _PRODUCTS.get("/".join(path[index + 1 :]).removesuffix("/"))
             if sites and f"{block}/scores" in ranges:
-                return [f"{block}/{site}" for site in sites]
+                names = [f"{block}/{site}" for site in sites]
+                return names if ranges.keys() >= set(names) else ()  # a float mix
     raise ValueError(f"a batch matrix product of the file must be of an attention with ranges, received {name!r}.")
 
 

@@ -27,7 +27,7 @@ from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
 from .presets import find_preset
 from .progress import progress
-from .qat import activation_ranges, baked_model
+from .qat import activation_ranges, baked_model, take_scales
 from .qat_ranges import quantize_learned
 from .uint8_input import check_input_dtype, take_uint8
 from .verify import verify
@@ -178,7 +178,7 @@ def _calibration(name, rule, shape, source, pixel_input):
 
 
 def _learned(model, pixel_input, output):
-    """(float model, ranges) of a model from `prepare_qat`."""
+    """(float model, (ranges, scales)) of a model from `prepare_qat`."""
     if not isinstance(model, keras.Model) or not fake_quantizers(model):
         raise ValueError(
             f"preset 'qat_int8' is for a model of prepare_qat, received {getattr(model, 'name', model)!r}."
@@ -187,7 +187,8 @@ def _learned(model, pixel_input, output):
         raise ValueError("pixel_input must be True for preset 'qat_int8', which takes pixels without rounding them.")
     if output is not None:
         raise ValueError(f"output must be None for preset 'qat_int8', which was trained as it is; received {output!r}.")
-    return baked_model(model), activation_ranges(model)
+    baked = baked_model(model)
+    return baked, (activation_ranges(model), take_scales(baked))
 
 
 def _graph_model(model, pixel_input, output, k):
@@ -206,7 +207,7 @@ def make_file(
         rule: `Preset`.
         path: str, the file to write.
         calibration: None, or images for ranges and equalisation.
-        learned: None, or the ranges of a model from `prepare_qat`.
+        learned: None, or the ranges and scales of a model from `prepare_qat`.
         images: None, or images on which the layers of both files are compared.
         pixel_input, num_threads, bar: as in `quantize_post_training`.
 
@@ -223,7 +224,7 @@ def make_file(
         convert(build(), float_path)
         gc.collect()  # a Keras model holds itself in cycles
         if learned is not None:
-            quantize_learned(float_path, path, learned)
+            quantize_learned(float_path, path, *learned)
             done = Quantized()
         else:
             done = quantize_post_training(float_path, path, rule, calibration, pixel_input, num_threads, bar)

@@ -72,7 +72,7 @@ def _build(config, splits, steps, strategy):
     with strategy.scope():
         teacher = _teacher(config, splits)
         inputs = preprocess_input(images.astype("float32"))
-        student = export.prepare_qat(teacher, inputs, batch_size=train.batch_size)
+        student = export.prepare_qat(teacher, inputs, batch_size=train.batch_size, float_mix=choice.float_mix)
         if choice.learn_ranges:
             export.learn_ranges(student, inputs[:LEARN_FROM], batch_size=train.batch_size)
         optimizer = build_optimizer(config, steps)

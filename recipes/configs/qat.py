@@ -14,6 +14,7 @@ class DistillationConfig:
             training, as `--smoke` takes.
         calibration_images: training images that the ranges of the activations are read from.
         learn_ranges: whether those ranges are then drawn in where that brings a block nearer to its float self.
+        float_mix: whether the attention's weighted sum of the values stays in float.
         alpha: share of the distance to the float model in the loss; the rest is that of the labels.
         distance: "mse" of the logits, or "kl" of the softmax at `temperature`.
         temperature: of "kl".
@@ -22,6 +23,7 @@ class DistillationConfig:
     model: str = ""
     calibration_images: int = 64
     learn_ranges: bool = False
+    float_mix: bool = False
     alpha: float = 1.0
     distance: str = "mse"
     temperature: float = 1.0

@@ -39,3 +39,17 @@ def expected(pixels):
         return keras.ops.convert_to_numpy(model(vitkeras.preprocess_input(images), training=False))
 
     return outputs
+
+
+@pytest.fixture(scope="session")
+def with_outliers():
+    def change(model):
+        """Channel 5 is forty times larger behind the first LayerNorm, and its weights forty times smaller."""
+        bias = model.get_layer("patch_embedding").projection.bias
+        attention = model.get_layer("encoder_block_00").attention
+        bias.assign(bias.numpy() + np.where(np.arange(38) == 5, 40, 0))
+        for dense in (attention.query, attention.key, attention.value):
+            dense.kernel.assign(dense.kernel.numpy() / np.where(np.arange(38) == 5, 40, 1)[:, None])
+        return model
+
+    return change

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vitkeras
-from vitkeras.export import activation_ranges, baked_model, prepare_qat
+from vitkeras.export import activation_ranges, baked_model, prepare_qat, qat_calibrate
 from vitkeras.export.fake_quant import FLOAT, QUANTIZE, FakeQuantizer, fake_quantizers, quantized_kernel, set_mode
 from vitkeras.export.quantize import around_zero
 
@@ -89,6 +89,32 @@ def test_values_have_a_mean_of_zero_and_the_function_stays(make, inputs, outputs
     quantizer.observer = seen.append
     np.testing.assert_allclose(outputs(copy), outputs(model), rtol=0, atol=5e-5)
     assert np.abs(keras.ops.convert_to_numpy(seen[0]).mean(axis=(0, 2))).max() < 1e-5
+
+
+def test_channels_behind_a_norm_are_equalised(make, with_outliers, inputs, outputs, monkeypatch):
+    model = with_outliers(make())
+    copy, reference = prepare_qat(model, inputs), outputs(model)
+    scales = copy.get_layer("encoder_block_00").attention_norm.scale.numpy()
+    assert scales.argmin() == 5 and scales[5] < 0.2 * np.median(scales)
+    again = prepare_qat(baked_model(copy), ranges=activation_ranges(copy))
+    np.testing.assert_allclose(outputs(again), outputs(copy), rtol=0, atol=1e-5)
+    set_mode(copy, FLOAT)
+    np.testing.assert_allclose(outputs(copy), reference, rtol=0, atol=2e-5 * np.abs(reference).max())
+    monkeypatch.setitem(qat_calibrate.LEAST_GAIN, "norm", np.inf)
+    plain = prepare_qat(model, inputs)
+    assert (plain.get_layer("encoder_block_00").attention_norm.scale.numpy() == 1).all()
+
+
+def test_the_weighted_sum_may_stay_in_float(make, inputs, outputs):
+    model = make()
+    copy = prepare_qat(model, inputs, float_mix=True)
+    ranges = activation_ranges(copy)
+    assert len(ranges) == 2 * 7 + 1 and not [name for name in ranges if name.endswith(("/weights", "/context"))]
+    noise = [np.square(outputs(q) - outputs(model)).sum() for q in (copy, prepare_qat(model, inputs))]
+    assert noise[0] < noise[1]
+    baked = baked_model(copy)
+    assert type(baked.get_layer("encoder_block_00")) is vitkeras.layers.EncoderBlock
+    np.testing.assert_allclose(outputs(prepare_qat(baked, ranges=ranges)), outputs(copy), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("zero_centred", [False, True])

@@ -55,6 +55,24 @@ def test_the_file_answers_as_the_rounded_model(make, pixels, inputs, expected, t
     assert (kinds_of_inputs.count(float32), kinds_of_inputs.count(int8)) == (2 * 2 + heads, 1 + 2 * 6)
 
 
+def test_equalised_channels_and_a_float_sum_are_those_of_the_file(
+    make, with_outliers, pixels, inputs, expected, tmp_path
+):
+    student = prepare_qat(with_outliers(make()), inputs, float_mix=True)
+    path = str(tmp_path / "net.tflite")
+    report = to_tflite(student, path, preset="qat_int8")
+    assert report.cosine >= 0.999 and report.partitions == 1 and report.fully_accelerated
+    assert compare(expected(student), run_tflite(path, pixels))["cosine"] >= 0.9995
+    graph, names = kinds(path)
+    tensors = graph.subgraphs[0].tensors
+    float32, int8 = 0, 9
+    products = [o for o, name in zip(graph.subgraphs[0].operators, names) if name == "BATCH_MATMUL"]
+    assert [tensors[o.inputs[0]].type for o in products] == [int8, float32] * 2
+    scale = student.get_layer("encoder_block_00").attention_norm.scale.numpy()
+    stored = [np.frombuffer(bytes(buffer.data), "uint8") for buffer in graph.buffers if buffer.data is not None]
+    assert [s for s in stored if s.nbytes == scale.nbytes and np.array_equal(s.view("float32"), scale)]
+
+
 def test_integers_in_the_file_are_those_of_the_baked_kernels(make, inputs, tmp_path):
     student = prepare_qat(make(), inputs)
     path = str(tmp_path / "net.tflite")
