@@ -44,7 +44,7 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         model: a `VisionTransformer` for images of a fixed size, trained; it is left untouched.
         calibration_images: array (N, H, W, C), -1...1 as the model takes them, from which the ranges of the activations
             are read: a few dozen that look like those to come.
-        ranges: instead of images, what `activation_ranges` gave for such a model.
+        ranges: instead of images, what `activation_ranges` gave for the model whose `baked_model` this is.
         batch_size: int >= 1, images at a time in the calibration. Default 8.
         float_mix: bool, whether the attention's weighted sum of the values stays in float, in the file too: its
             rounding costs most, see docs/quantization-aware-training.md. With `ranges` they tell. Default False.

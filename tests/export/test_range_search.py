@@ -7,6 +7,7 @@ import pytest
 
 import vitkeras
 from vitkeras.export import activation_ranges, learn_ranges, prepare_qat
+from vitkeras.export.fake_quant import fake_quantizers
 
 if importlib.util.find_spec("tensorflow_model_optimization") is None:
     pytest.skip('tensorflow-model-optimization is absent: pip install "vitkeras[qat]"', allow_module_level=True)
@@ -24,7 +25,8 @@ def test_outliers_are_cut_off_where_that_pays(make, pixels):
     measured = activation_ranges(student)
     wide = {"encoder_block_00/hidden", "encoder_block_01/value"}
     stretched = {name: tuple((5 if name in wide else 1) * end for end in pair) for name, pair in measured.items()}
-    student = prepare_qat(model, ranges=stretched)
+    for name, quantizer in fake_quantizers(student).items():
+        quantizer.set_range(*stretched[name])
     before = noise(student, model, inputs)
     rows = learn_ranges(student, inputs, batch_size=7)
     assert [row.block for row in rows] == ["encoder_block_00", "encoder_block_01"]

@@ -36,7 +36,7 @@ def test_the_rounded_model_comes_closer_to_the_float_model(tmp_path):
     assert finetune.main(command(run, sets=sets)) == 0
     losses = []
     for steps in (1, 300):
-        sets = [f"train.steps={steps}", "optimizer.learning_rate=0.00003", "optimizer.warmup_steps=0"]
+        sets = [f"train.steps={steps}", "optimizer.learning_rate=0.0001", "optimizer.warmup_steps=0"]
         sets += ["optimizer.learning_rate=1e-9"] * (steps == 1)
         assert qat.main(command(tmp_path / str(steps), "--model", str(run), sets=sets)) == 0
         losses.append(json.loads((tmp_path / str(steps) / "metrics.json").read_text())["loss"])
