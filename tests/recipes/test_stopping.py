@@ -3,18 +3,16 @@
 import csv
 import os
 import signal
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from processes import Started
 
-import vitkeras  # noqa: F401  (its layers, for loading models)
+from vitkeras.recipes import finetune
 
 TINY = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)"]
 SETS = [*TINY, "train.steps=40", "train.log_every=4", "train.batch_size=7", "model.dropout_rate=0.1"]
-CODE = "import sys; from vitkeras.recipes import finetune; sys.exit(finetune.main(sys.argv[1:]))"
 
 
 def command(workdir, *more):
@@ -23,7 +21,9 @@ def command(workdir, *more):
 
 
 def run(workdir, *more):
-    return subprocess.run([sys.executable, "-c", CODE, *command(workdir, *more)], capture_output=True, text=True)
+    """(exit code, standard error) of the recipe in a process of its own."""
+    code, _, err = Started(finetune.main, command(workdir, *more)).finish()
+    return code, err
 
 
 def rows(workdir):
@@ -35,40 +35,35 @@ def rows(workdir):
 def whole(tmp_path_factory):
     """The workdir of a run that nobody stopped."""
     workdir = tmp_path_factory.mktemp("whole") / "run"
-    assert run(workdir).returncode == 0
+    assert run(workdir)[0] == 0
     return workdir
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, capsys, whole, number):
-    from vitkeras.recipes import finetune
-
     workdir = tmp_path / "run"
-    arguments = [sys.executable, "-c", CODE, *command(workdir)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        for line in process.stderr:
-            if line.startswith("step 8/"):
-                process.send_signal(number)
-                break
-        out, err = process.communicate()
-    assert process.returncode == 0, err[-2000:]
+    process = Started(finetune.main, command(workdir))
+    for line in process.error_lines():
+        if line.startswith("step 8/"):
+            process.signal(number)
+            break
+    code, out, err = process.finish()
+    assert code == 0, err[-2000:]
     last = out.splitlines()[-1]
     assert last.startswith(f"stopped by {number.name} after step ") and f"saved in {workdir}" in last
     assert "the same command goes on from there: python -m vitkeras.recipes.finetune --config digits" in last
     assert "Traceback" not in err and not (workdir / "metrics.json").exists()
     assert finetune.main(command(workdir, "train.steps=41")) == 2  # another configuration is not let in
     assert "train.steps" in capsys.readouterr().err
-    done = run(workdir, "train.keep=2", "train.save_minutes=1")
-    assert done.returncode == 0 and "going on from step " in done.stderr
+    code, err = run(workdir, "train.keep=2", "train.save_minutes=1")
+    assert code == 0 and "going on from step " in err
     assert rows(workdir) == rows(whole)
     for one, other in zip(*(keras.saving.load_model(f / "model.keras").get_weights() for f in (workdir, whole))):
         np.testing.assert_array_equal(one, other)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path, capsys):
-    from vitkeras.recipes import finetune
-
     workdir = tmp_path / "run"
     assert finetune.main(command(workdir, "train.steps=1")) == 0
     for name in ("metrics.json", "config.json"):
@@ -81,8 +76,6 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, capsys):
 
 
 def test_a_workdir_that_can_not_be_written(tmp_path, capsys):
-    from vitkeras.recipes import finetune
-
     (tmp_path / "file").write_text("in the way")
     assert finetune.main(command(tmp_path / "file" / "run")) == 2
     assert "can't be written (Not a directory)." in capsys.readouterr().err.splitlines()[-1]
@@ -91,7 +84,6 @@ def test_a_workdir_that_can_not_be_written(tmp_path, capsys):
 def test_a_disk_that_fills_up_is_one_sentence_and_code_1(tmp_path, capsys, monkeypatch):
     import errno
 
-    from vitkeras.recipes import finetune
     from vitkeras.training import checkpoint_files
 
     write = checkpoint_files._write_arrays
@@ -111,7 +103,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_code_1(tmp_path, capsys, monke
 
 
 def test_another_recipes_workdir_is_refused(tmp_path, capsys):
-    from vitkeras.recipes import finetune, pretrain
+    from vitkeras.recipes import pretrain
 
     assert finetune.main(command(tmp_path / "run", "train.steps=1")) == 0
     assert pretrain.main(["--config", "imagenet_vit_b16", "--workdir", str(tmp_path / "run"), "--smoke"]) == 2

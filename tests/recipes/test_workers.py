@@ -4,47 +4,43 @@ import csv
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from processes import Started
 
 import vitkeras
-from vitkeras.recipes import fewshot
+from vitkeras.recipes import fewshot, finetune, masked_patch, runner
 
 SETS = ["model.num_layers=1", "model.hidden_dim=24", "model.mlp_dim=48", "data.image_size=(32, 48)"]
 SETS += ["train.steps=6", "train.log_every=2", "train.batch_size=8", "train.save_every=3"]
 FINETUNE = ["--config", "digits", *(part for text in SETS for part in ("--set", text))]
 MASKED_PATCH = [*FINETUNE, "--config", "cifar_small", "--data", "digits"]
-CODE = """
-import sys
-import tensorflow as tf
-from vitkeras import recipes
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as in tests/conftest.py
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * int(sys.argv[1]))
-recipe = __import__("vitkeras.recipes." + sys.argv[2], fromlist=["main"])
-code = recipe.main(sys.argv[3:])
-replicas = recipe.runner.make_strategy(sys.argv[4]).num_replicas_in_sync if sys.argv[4] == "cpu" else 0
-print("replicas:", replicas)
-sys.exit(code)
-"""
+
+
+def played(recipe, cpus, arguments):
+    """The recipe's exit code, on so many replicas; in a process of its own."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as in tests/conftest.py
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpus)
+    code = recipe(arguments)
+    replicas = runner.make_strategy("cpu").num_replicas_in_sync if "TF_CONFIG" not in os.environ else 0
+    print("replicas:", replicas)
+    return code
 
 
 def start(recipe, workdir, device, arguments, environment=None, cpus=1):
-    command = [sys.executable, "-c", CODE, str(cpus), recipe, "--device", device, "--workdir", str(workdir), *arguments]
-    environment = {**os.environ, **(environment or {})}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    command = ["--device", device, "--workdir", str(workdir), *arguments]
+    return Started(played, recipe.main, cpus, command, environment=environment)
 
 
 def on_cpus(recipe, workdir, arguments, cpus):
     """Runs a recipe in one process with so many replicas."""
-    process = start(recipe, workdir, "cpu", arguments, cpus=cpus)
-    out, err = process.communicate(timeout=900)
-    assert process.returncode == 0, err[-2000:]
+    code, out, err = start(recipe, workdir, "cpu", arguments, cpus=cpus).finish()
+    assert code == 0, err[-2000:]
     assert f"replicas: {cpus}" in out
 
 
@@ -68,13 +64,12 @@ def workers(recipe, workdir, arguments, late=0):
         both.append(start(recipe, workdir, "multiworker", arguments, {"TF_CONFIG": json.dumps(task)}))
     try:
         for process in both:
-            errors.append(process.communicate(timeout=900)[1])
-            assert process.returncode == 0, errors[-1][-2000:]
+            code, _, error = process.finish()
+            assert code == 0, error[-2000:]
+            errors.append(error)
     finally:
-        for process in both:
-            if process.poll() is None:  # waits for the other one, which failed
-                process.kill()
-                process.communicate()
+        for process in both:  # one waits for the other, which failed
+            process.kill()
     return errors
 
 
@@ -92,22 +87,22 @@ def arrays(path):
 
 @pytest.mark.slow
 def test_two_workers(tmp_path):
-    on_cpus("finetune", tmp_path / "one", FINETUNE, 1)
-    workers("finetune", tmp_path / "two", FINETUNE)
+    on_cpus(finetune, tmp_path / "one", FINETUNE, 1)
+    workers(finetune, tmp_path / "two", FINETUNE)
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)  # six digits in the file
     names = {"classes.txt", "config.json", "curve.png", "log.csv", "metrics.json", "model.keras", "tensorboard"}
     assert set(os.listdir(tmp_path / "two")) == names | {"checkpoints"}
     other = [*FINETUNE, "--set", "train.seed=5", "--overwrite"]
-    assert not any("going on" in text for text in workers("finetune", tmp_path / "two", other, late=12))
+    assert not any("going on" in text for text in workers(finetune, tmp_path / "two", other, late=5))
     assert set(os.listdir(tmp_path / "two")) == names | {"checkpoints"}
     assert json.loads((tmp_path / "two" / "config.json").read_text())["config"]["train"]["seed"] == 5
 
 
 @pytest.mark.slow
 def test_masked_patches_on_two_replicas_and_two_workers(tmp_path):
-    on_cpus("masked_patch", tmp_path / "one", MASKED_PATCH, 1)
-    on_cpus("masked_patch", tmp_path / "two", MASKED_PATCH, 2)
-    workers("masked_patch", tmp_path / "workers", MASKED_PATCH)
+    on_cpus(masked_patch, tmp_path / "one", MASKED_PATCH, 1)
+    on_cpus(masked_patch, tmp_path / "two", MASKED_PATCH, 2)
+    workers(masked_patch, tmp_path / "workers", MASKED_PATCH)
     names = {"backbone.npz", "config.json", "curve.png", "log.csv", "metrics.json", "model.keras", "tensorboard"}
     one = arrays(tmp_path / "one" / "backbone.npz")
     for folder in (tmp_path / "two", tmp_path / "workers"):
@@ -129,8 +124,8 @@ def test_few_shot_accuracy_on_two_replicas_and_two_workers(tmp_path):
     arguments = ["--config", "trained", "--model", str(model), "--data", "digits", "--set", "shots=(2,5)"]
     arguments += ["--set", "seeds=2", "--set", "batch_size=31"]
     assert fewshot.main(["--workdir", str(tmp_path / "one"), *arguments]) == 0
-    on_cpus("fewshot", tmp_path / "two", arguments, 2)
-    workers("fewshot", tmp_path / "workers", [*arguments, "--set", f"cache={tmp_path / 'cache'}"])
+    on_cpus(fewshot, tmp_path / "two", arguments, 2)
+    workers(fewshot, tmp_path / "workers", [*arguments, "--set", f"cache={tmp_path / 'cache'}"])
     one, two, of_workers = (
         json.loads((tmp_path / name / "fewshot.json").read_text()) for name in ("one", "two", "workers")
     )

@@ -1,12 +1,6 @@
-"""Trains the same small net in several ways and writes one .npz each; run by test_distribution.
-
-python distributed_run.py FOLDER                  one device, and two replicas on two logical CPUs
-python distributed_run.py FOLDER multiworker      as one of the workers that TF_CONFIG lists
-"""
+"""Trains the same small net in several ways and writes one .npz each; test_distribution starts it in processes."""
 
 import os
-import pathlib
-import sys
 
 import keras
 import numpy as np
@@ -32,7 +26,7 @@ GROUPS = {
 PLANS = {
     "default": ["plain", "clip", "clip_accumulate", "clip_remat", "clip_xla", "adamw", "adamw_accumulate"],
     "one": ["clip"],
-    "mirrored": ["plain", "clip", "clip_accumulate", "clip_remat", "clip_xla", "adamw_accumulate"],
+    "mirrored": ["plain", "clip", "clip_accumulate", "clip_xla", "adamw_accumulate"],
     "multiworker": ["plain", "clip_accumulate", "adamw"],
 }
 
@@ -88,20 +82,20 @@ def main(folder, strategies, suffix=""):
         write(folder / f"replicas.dropout.{name}{suffix}", rates)
 
 
-if __name__ == "__main__":
+def run_all(folder, device=None):
+    """Every run of this process: as a worker, or else on one device and on two logical CPUs."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # as in tests/conftest.py
-    folder = pathlib.Path(sys.argv[1])
-    if len(sys.argv) > 2:
-        strategy = make_strategy(sys.argv[2])
-        main(folder, {sys.argv[2]: strategy}, f"{strategy.cluster_resolver.task_id}")
-    else:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-        main(
-            folder,
-            {
-                "default": tf.distribute.get_strategy(),
-                "one": tf.distribute.OneDeviceStrategy("CPU:0"),
-                "mirrored": make_strategy("cpu"),
-            },
-        )
+    if device is not None:
+        strategy = make_strategy(device)
+        main(folder, {device: strategy}, f"{strategy.cluster_resolver.task_id}")
+        return
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    main(
+        folder,
+        {
+            "default": tf.distribute.get_strategy(),
+            "one": tf.distribute.OneDeviceStrategy("CPU:0"),
+            "mirrored": make_strategy("cpu"),
+        },
+    )

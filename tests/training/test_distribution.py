@@ -1,37 +1,29 @@
 """One device, two replicas, two worker processes and micro-batches make the same run."""
 
 import json
-import os
-import pathlib
 import socket
-import subprocess
-import sys
 
+import distributed_run
 import numpy as np
 import pytest
-
-SCRIPT = pathlib.Path(__file__).with_name("distributed_run.py")
-REPOSITORY = SCRIPT.parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])}
+from processes import Started
 
 pytestmark = pytest.mark.slow
 
 
-def start(folder, *arguments, tf_config=None):
-    environment = {**ENVIRONMENT, "TF_CONFIG": json.dumps(tf_config)} if tf_config else ENVIRONMENT
-    command = [sys.executable, str(SCRIPT), str(folder), *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def start(folder, *strategy, tf_config=None):
+    environment = {"TF_CONFIG": json.dumps(tf_config)} if tf_config else None
+    return Started(distributed_run.run_all, folder, *strategy, environment=environment)
 
 
 def finish(processes):
-    for process in processes:
-        try:
-            _, errors = process.communicate(timeout=3600)
-        finally:
-            for other in processes:
-                if other.poll() is None and (process.returncode or process.poll() is None):
-                    other.kill()
-        assert process.returncode == 0, errors[-3000:]
+    try:
+        for process in processes:
+            code, _, errors = process.finish(3600)
+            assert code == 0, errors[-3000:]
+    finally:
+        for process in processes:  # one waits for the other, which failed
+            process.kill()
 
 
 def free_ports(count):
@@ -68,7 +60,7 @@ def of_group(runs, group):
     return reference, sorted(members.items())
 
 
-@pytest.mark.parametrize("group, others", [("plain", 3), ("clip", 10), ("adamw", 4)])
+@pytest.mark.parametrize("group, others", [("plain", 3), ("clip", 9), ("adamw", 4)])
 def test_losses_and_metrics_agree(runs, group, others):
     reference, members = of_group(runs, group)
     assert len(members) == others
