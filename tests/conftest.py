@@ -130,7 +130,7 @@ def whole():
     jax.config.update("jax_disable_most_optimizations", setting)
 
 
-# The slow files that take longest, so that none of them begins when the others are through.
+# The files that take longest, slow ones and on JAX, so that none of them begins when the others are through.
 LONGEST = (
     "test_smoke",
     "test_workers",
@@ -144,6 +144,9 @@ LONGEST = (
     "test_export_latency",
     "test_on_device_training",
     "test_demo",
+    "test_model_families",
+    "test_any_size",
+    "test_variants",
 )
 
 

@@ -118,6 +118,11 @@ def test_lists_that_are_refused(make_list, text, message):
     assert "\n" not in str(error.value) and "list.csv" in str(error.value)
 
 
+def test_one_class_may_be_looked_through(make_list):
+    splits = open_dataset(f"csv:{make_list('path,label' + chr(10) + rows(0, 3))}", test_fraction=None)
+    assert splits.class_names == ("ant",) and splits.test.num_examples == 2
+
+
 def test_labels_that_the_names_file_lacks(make_list):
     path = make_list("path,label\n" + rows(0, 1, 2, 3), {"classes.txt": b"ant\ndog\n"})
     with pytest.raises(

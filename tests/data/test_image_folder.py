@@ -190,6 +190,11 @@ def test_folders_that_are_refused(make_folder, files, message):
         open_dataset(f"folder:{make_folder(files)}")
 
 
+def test_one_class_may_be_looked_through(make_folder):
+    splits = open_dataset(f"folder:{make_folder({'a/1.jpg': None, 'a/2.jpg': None})}", test_fraction=None)
+    assert splits.class_names == ("a",) and splits.train.num_examples == splits.test.num_examples == 2
+
+
 def test_missing_folder(tmp_path):
     with pytest.raises(ValueError, match="data folder must be a folder, received '.*py'"):
         open_dataset(f"folder:{__file__}")

@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,30 +15,39 @@ from vitkeras.models.axial import AxialViT
 from vitkeras.models.resnet import ResNet
 
 LOAD = """
-import sys
+import json, sys
 sys.modules["keras"] = None  # TensorFlow imports it where it is found; here it is not
 import numpy as np, tensorflow as tf
-loaded = tf.saved_model.load(sys.argv[1])
-images = tf.constant(np.load(sys.argv[2]))
-files = tf.constant([open(name, "rb").read() for name in sys.argv[4:]])
-for name, value in (("serve", images), ("serving_default", images), ("serve_jpeg", files)):
-    if len(value):
-        (argument,) = loaded.signatures[name].structured_input_signature[1]
-        for key, output in loaded.signatures[name](**{argument: value}).items():
-            np.save(f"{sys.argv[3]}_{name}_{key}.npy", output)
-            print(name, argument, key)
+for folder in sys.argv[1:]:
+    loaded = tf.saved_model.load(folder)
+    images = tf.constant(np.load(f"{folder}_images.npy"))
+    files = tf.constant([open(name, "rb").read() for name in json.load(open(f"{folder}_files.json"))])
+    lines = []
+    for name, value in (("serve", images), ("serving_default", images), ("serve_jpeg", files)):
+        if len(value):
+            (argument,) = loaded.signatures[name].structured_input_signature[1]
+            for key, output in loaded.signatures[name](**{argument: value}).items():
+                np.save(f"{folder}_{name}_{key}.npy", output)
+                lines.append(f"{name} {argument} {key}")
+    print(json.dumps(lines))
 assert not {"vitkeras", "tf_keras"} & set(sys.modules)
 """
 HEAD = {"classes": 7, "classifier_activation": None}
 
 
-def load_elsewhere(folder, images, out, files=()):
-    """Runs the SavedModel in a process that has neither this library nor Keras; returns its lines."""
-    np.save(f"{out}.npy", images)
-    command = [sys.executable, "-c", LOAD, folder, f"{out}.npy", out, *files]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=folder)
+def feed(folder, images, files=()):
+    """Writes what `load_elsewhere` gives the signatures of the SavedModel in `folder`."""
+    np.save(f"{folder}_images.npy", images)
+    with open(f"{folder}_files.json", "w") as file:
+        json.dump([str(name) for name in files], file)
+
+
+def load_elsewhere(*folders):
+    """Runs SavedModels in a process that has neither this library nor Keras; returns the lines of each."""
+    command = [sys.executable, "-c", LOAD, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folders[0])
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_it_loads_in_a_fresh_process_without_this_library(make, pixels, expected, tmp_path):
@@ -54,20 +64,21 @@ def test_it_loads_in_a_fresh_process_without_this_library(make, pixels, expected
             files.append(tmp_path / "photos" / part / name)
             files[-1].parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(smooth.astype("uint8")).save(files[-1])
-    lines = load_elsewhere(tmp_path / "saved", pixels.astype("uint8"), tmp_path / "out", files[1::2])
+    feed(tmp_path / "saved", pixels.astype("uint8"), files[1::2])
+    (lines,) = load_elsewhere(tmp_path / "saved")
     assert lines == [
         "serve image probabilities",
         "serving_default image probabilities",
         "serve_jpeg encoded probabilities",
     ]
     for name in ("serve", "serving_default"):
-        received = np.load(tmp_path / f"out_{name}_probabilities.npy")
+        received = np.load(tmp_path / f"saved_{name}_probabilities.npy")
         np.testing.assert_allclose(received, expected(model), rtol=0, atol=1e-6)
     # Encoded photos get what evaluation gives them.
     batches = data.eval_batches(data.open_dataset(f"folder:{tmp_path}/photos").test, 3, (33, 55))
     ((batch, _, _),) = list(batches)
     reference = keras.ops.convert_to_numpy(model(batch, training=False))
-    received = np.load(tmp_path / "out_serve_jpeg_probabilities.npy")
+    received = np.load(tmp_path / "saved_serve_jpeg_probabilities.npy")
     np.testing.assert_allclose(received, reference, rtol=0, atol=1e-6)
     assert np.abs(received - received[::-1]).max() > 1e-3
 
@@ -108,22 +119,34 @@ FAMILIES = {
 }
 
 
+@pytest.fixture(scope="module")
+def families(make, tmp_path_factory):
+    """name -> (lines, folder, what the model gives), all loaded by one process."""
+    folder = tmp_path_factory.mktemp("families")
+    rng = np.random.default_rng(11)
+    expected = {}
+    for name, build in FAMILIES.items():
+        model = build(make)
+        for variable in model.trainable_variables:
+            centre = 1.0 if variable.name == "scale" else 0.0
+            variable.assign(rng.normal(centre, 0.15, variable.shape).astype("float32"))
+        to_saved_model(model, str(folder / name))
+        images = rng.integers(0, 256, (5, *model.input_shape[1:])).astype("uint8")
+        feed(folder / name, images)
+        expected[name] = keras.tree.flatten(model(vitkeras.preprocess_input(images), training=False))
+    lines = load_elsewhere(*(folder / name for name in FAMILIES))
+    return {name: (own, folder / name, expected[name]) for name, own in zip(FAMILIES, lines, strict=True)}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_each_family(make, rng, tmp_path, name):
-    model = FAMILIES[name](make)
-    for variable in model.trainable_variables:
-        centre = 1.0 if variable.name == "scale" else 0.0
-        variable.assign(rng.normal(centre, 0.15, variable.shape).astype("float32"))
-    to_saved_model(model, str(tmp_path / "saved"))
-    images = rng.integers(0, 256, (5, *model.input_shape[1:])).astype("uint8")
-    lines = load_elsewhere(tmp_path / "saved", images, tmp_path / "out")
-    outputs = keras.tree.flatten(model(vitkeras.preprocess_input(images), training=False))
+def test_each_family(families, name):
+    lines, folder, outputs = families[name]
     names = ["features_00", "features_01"] if name == "features" else ["features" if name == "tokens" else "logits"]
     assert sorted(lines) == [f"{s} image {n}" for s in ("serve", "serving_default") for n in names]
     for key, output in zip(names, outputs, strict=True):
         scale = max(1.0, np.abs(output).max())
-        np.testing.assert_allclose(np.load(tmp_path / f"out_serve_{key}.npy"), output, rtol=0, atol=1e-4 * scale)
+        np.testing.assert_allclose(np.load(f"{folder}_serve_{key}.npy"), output, rtol=0, atol=1e-4 * scale)
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def open_folder(path, on_bad_image="refuse", test_fraction=0.2, seed=0):
         raise ValueError(f"data folder must {rule}, received {path!r}.")
     train_root, test_root = _layout(root)
     parts = [_list_images(train_root)]
-    _check_classes(parts[0])
+    _check_classes(parts[0], 1 if test_fraction is None else 2)
     if test_root is not None:
         parts.append(_list_images(test_root, parts[0].class_names))
     parts = checked(f"data folder {root!r}", parts, on_bad_image, root)
@@ -91,7 +91,7 @@ def _list_images(root, class_names=None):
     return Listing(f"data folder {root!r}", class_names, np.array(labels, "int32"), np.array(paths), num_ignored)
 
 
-def _check_classes(train):
-    if len(train.class_names) < 2:
+def _check_classes(train, least):
+    if len(train.class_names) < least:
         raise ValueError(f"{train.source} must hold at least 2 classes, received {train.class_names}.")
     require_each(train, 1, "an image")

@@ -50,7 +50,7 @@ def open_dataset(spec, on_bad_image="refuse", test_fraction=0.2, seed=0, dev_fra
             it. "skip": such images are left out, with one warning that names and counts them.
         test_fraction: float in (0, 1), the part that is held out of a set without a held-out part. Default 0.2. None
             holds nothing out: `train` and `test` of such a set are both the whole of it, to look through rather than to
-            train on.
+            train on, and a folder or list may be of one class.
         seed: int >= 0, picks the images that are held out or taken. Default 0.
         dev_fraction: float in [0, 1), the part of the training images that `splits.dev` gets, to choose settings
             with; `splits.train_without_dev` is the rest and `splits.train` stays whole. Stratified where labels are
