@@ -50,7 +50,7 @@ class Report:
     versions: dict
 
 
-def inspect(model, path, photos, names=(), command="recipes.inspect"):
+def inspect(model, path, photos, names=(), command="recipes.inspect", input_values="scaled"):
     """Computes what a report shows.
 
     Args:
@@ -59,6 +59,7 @@ def inspect(model, path, photos, names=(), command="recipes.inspect"):
         photos: list of `inspect_numbers.Photo`.
         names: the model's classes, or () where they are unknown.
         command: str, what the report says it was made by.
+        input_values: "scaled" (default), the model takes -1...1, or "pixels", 0...255.
 
     Returns:
         `Report`.
@@ -69,12 +70,11 @@ def inspect(model, path, photos, names=(), command="recipes.inspect"):
     import keras
 
     import vitkeras
-    from vitkeras.analysis import flops
-    from vitkeras.analysis.figures_filters import filters_of
+    from vitkeras.analysis import embedding_filters, flops
 
     from .inspect_numbers import facts, look
 
-    looks = [look(model, photo, names) for photo in photos]
+    looks = [look(model, photo, names, input_values) for photo in photos]
     cost, fault = None, None
     try:
         cost = flops(model)
@@ -85,7 +85,9 @@ def inspect(model, path, photos, names=(), command="recipes.inspect"):
     found |= {"grid": list(grid), "patch size": [height / grid[0], width / grid[1]]}
     versions = {"vitkeras": vitkeras.__version__, "keras": keras.__version__}
     distances = sum(look.distances for look in looks) / len(looks)
-    return Report(found, looks, filters_of(model), _similarities(model), distances, cost, fault, command, versions)
+    return Report(
+        found, looks, embedding_filters(model), _similarities(model), distances, cost, fault, command, versions
+    )
 
 
 def _similarities(model):
@@ -153,6 +155,11 @@ def _main(argv):
         choices=("original", "imagenet"),
         help="of a weights file: -1...1 (default), or ImageNet's mean and standard deviation",
     )
+    parse.add_argument(
+        "--input-values",
+        choices=("pixels", "scaled"),
+        help="of a model that scales its input itself: 0...255 or -1...1 (default for all others)",
+    )
     parse.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parse.parse_args(argv)
     from vitkeras.export.files import written_aside
@@ -163,7 +170,8 @@ def _main(argv):
     beside = _outputs(arguments)
     photos = [read_photo(path) for path in arguments.image]
     model, names = _load(arguments)
-    report = inspect(model, arguments.model, photos, names, shlex.join(["python", "-m", "recipes.inspect", *argv]))
+    command = shlex.join(["python", "-m", "recipes.inspect", *argv])
+    report = inspect(model, arguments.model, photos, names, command, arguments.input_values or "scaled")
     html = page(report)
     with written_aside(arguments.out) as html_path, written_aside(beside) as json_path:
         with open(html_path, "w", encoding="utf-8") as file:
@@ -197,7 +205,7 @@ def _load(arguments):
     from .building import IMAGENET_MEAN, IMAGENET_STD
     from .cost import sides_of
     from .inspect_numbers import head_layer
-    from .loading import load_model
+    from .loading import load_model, own_scaling
     from .predictors import read_names
 
     reading = {} if arguments.activation is None else {"activation": arguments.activation}
@@ -208,6 +216,12 @@ def _load(arguments):
     model, names = load_model(arguments.model, arguments.ema, **reading)
     if labels is not None and head_layer(model) is None:
         raise ValueError(f"--labels are for models with a head, received {arguments.model!r}, which gives features.")
+    scaling = own_scaling(model)
+    if scaling is not None and arguments.input_values is None:
+        raise ValueError(
+            f"--model {arguments.model} scales its input by the layer {scaling!r}; add --input-values pixels (0...255) "
+            "or scaled (-1...1)."
+        )
     names = names if labels is None else labels
     if size is None and None in model.input_shape[1:3]:
         size = IMAGE_SIZE

@@ -76,13 +76,14 @@ def read_photo(path):
     return Photo(path, pixels, is_turned)
 
 
-def look(model, photo, names=()):
+def look(model, photo, names=(), input_values="scaled"):
     """Runs `model` on a photo, resized as evaluation does.
 
     Args:
         model: a `keras.Model` of known input size.
         photo: `Photo`.
         names: the model's classes, or () where they are unknown.
+        input_values: "scaled" (default), the model takes -1...1, or "pixels", 0...255.
 
     Returns:
         `Look`.
@@ -98,7 +99,8 @@ def look(model, photo, names=()):
 
     size = model.input_shape[1:3]
     pixels = resizer("resize")(photo.pixels, size).numpy()
-    attention = grid_attention(model, vitkeras.preprocess_input(pixels)[None])
+    images = np.asarray(pixels, "float32") if input_values == "pixels" else vitkeras.preprocess_input(pixels)
+    attention = grid_attention(model, images[None])
     _require_finite(attention, photo.path)
     steps = [read_patches(rollout, attention)[0] for rollout in roll_out_steps(attention.maps)]
     weakest = read_patches(roll_out(attention.maps, "min"), attention)[0]

@@ -75,7 +75,19 @@ def _saved(path):
     if not isinstance(shape, tuple) or len(shape) != 4 or shape[-1] != 3:
         raise ValueError(f"--model {path} must take images (height, width, 3), received one of input shape {shape}.")
     # A Sequential has no `output` after loading, which features are cut from.
-    return keras.Model(model.inputs, model.outputs, name=model.name) if isinstance(model, keras.Sequential) else model
+    return (
+        keras.Model(model.inputs[0], model.outputs[0], name=model.name)
+        if isinstance(model, keras.Sequential)
+        else model
+    )
+
+
+def own_scaling(model):
+    """Name of the layer that scales the pixels inside the model, which then needn't take -1...1; None without one."""
+    import keras
+
+    kinds = (keras.layers.Rescaling, keras.layers.Normalization)
+    return next((part.name for part in model._flatten_layers() if isinstance(part, kinds)), None)
 
 
 def frozen_model(config):
@@ -83,7 +95,13 @@ def frozen_model(config):
     from .building import build_model
 
     if config.checkpoint is not None:
-        return load_model(config.checkpoint)[0]
+        model = load_model(config.checkpoint)[0]
+        if (name := own_scaling(model)) is not None:
+            raise ValueError(
+                f"--model {config.checkpoint} must take -1...1, received one that scales its input by the layer "
+                f"{name!r}; save the model behind that layer."
+            )
+        return model
     return build_model(PretrainConfig(data=config.data, model=config.model), classes=1)
 
 

@@ -6,6 +6,9 @@ import difflib
 import types
 import typing
 
+# What a tuple of any length looks like: of numbers, of text.
+EXAMPLES = ("(1, 2) or (1,)", "('a', 'b') or ('a',)")
+
 
 def override(config, assignments):
     """Applies `section.key=value` texts to a frozen configuration.
@@ -90,7 +93,9 @@ def _name(kind):
     text = str(kind).replace("NoneType", "none").replace("None", "none").replace(" | ", " or ")
     if isinstance(kind, type) and typing.get_origin(kind) is None:
         return kind.__name__
-    return text + (", such as ('a', 'b')" if "str, ..." in text else ", such as (1, 2)" if "tuple" in text else "")
+    if "tuple" not in text:
+        return text
+    return f"{text}, such as {'(1, 2)' if '...' not in text else EXAMPLES['str, ...' in text]}"
 
 
 def as_dict(config):

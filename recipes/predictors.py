@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .loading import load_model
+from .loading import load_model, own_scaling
 from .text_file import read_text
 
 PIXELS, SCALED = "pixels", "scaled"
@@ -147,4 +147,5 @@ def _open_keras(path, ema, strategy):
         return tf.cast(predict(tf.cast(images, "float32")), "float32").numpy()
 
     size = tuple(model.input_shape[1:3])
-    return Predictor("Keras model", size, model.output_shape[-1], tuple(names), head_of(model), SCALED, call)
+    values = SCALED if own_scaling(model) is None else None
+    return Predictor("Keras model", size, model.output_shape[-1], tuple(names), head_of(model), values, call)

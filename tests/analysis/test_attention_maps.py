@@ -126,6 +126,13 @@ def test_relative_positions_are_in_the_map():
     assert np.abs(vitkeras.analysis.attention_maps(model, IMAGES)[0] - before).max() > 1e-3
 
 
+def test_pixels_that_are_no_numbers_are_counted():
+    images = np.array(IMAGES)
+    images[0, 3, 5, 1], images[-1, 2, 7, 0] = np.nan, np.inf
+    with pytest.raises(ValueError, match=f"images must be finite, received 2 of {images.size} values with nan or inf"):
+        vitkeras.analysis.attention_maps(tiny(), images)
+
+
 def test_a_model_without_attention_is_refused():
     image = keras.Input((21, 55, 2))
     with pytest.raises(ValueError, match="must hold a MultiHeadSelfAttention layer, 'plain' holds none"):

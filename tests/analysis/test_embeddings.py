@@ -90,6 +90,7 @@ def test_refusals():
         position_similarity(tiny(), layer=1)
     with pytest.raises(ValueError, match=r"count must be an int in 1\.\.\.12, received 13"):
         embedding_filters(tiny(), count=13)
+    assert len(embedding_filters(tiny())) == 11  # of twelve points around their mean
     image = keras.Input((4, 4, 3))
     other = keras.Model(image, keras.layers.Flatten()(image), name="other")
     with pytest.raises(ValueError, match="model must hold a PatchEmbedding or a StdConv, 'other' holds neither"):

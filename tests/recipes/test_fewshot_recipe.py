@@ -100,6 +100,25 @@ def test_a_model_is_needed(capsys):
     assert "--model is needed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "scaling, message",
+    [
+        (
+            True,
+            "wrapped.keras must take -1...1, received one that scales its input by the layer 'from_pixels'; save the",
+        ),
+        (False, "model must hold its layers itself, 'outer' holds the model 'inner'; take that one, or name a layer."),
+    ],
+)
+def test_a_model_inside_another(scaling, message, tmp_path, capsys):
+    inner = vitkeras.VisionTransformer((24, 32, 3), 8, 1, 26, 2, 37, classes=7, name="inner")
+    before = [keras.layers.Rescaling(1 / 127.5, -1, name="from_pixels")] if scaling else []
+    keras.Sequential([keras.Input((24, 32, 3)), *before, inner], name="outer").save(tmp_path / "wrapped.keras")
+    assert run(tmp_path / "wrapped.keras", "--set", "shots=(1,)") == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ") and message in error
+
+
 def test_nan_features_are_named(tmp_path, capsys):
     model = vitkeras.VisionTransformer((24, 32, 3), 8, 1, 26, 2, 37, classes=7)
     model.get_layer("encoder_norm").bias.assign(np.full(26, np.nan))

@@ -132,7 +132,14 @@ def others(tmp_path_factory):
     (folder / "folder.html").mkdir()
     vitkeras.models.ResNet((64, 96, 3), (1,), 0.5, classes=3).save(folder / "resnet.keras")
     vitkeras.models.AxialViT((24, 40, 3), 8, 1, 12, 3, 17, classes=3).save(folder / "axial.keras")
+    wrapped(vitkeras.VisionTransformer((24, 40, 3), 8, 1, 12, 3, 17, classes=3)).save(folder / "wrapped.keras")
     return folder
+
+
+def wrapped(model):
+    """The model behind a layer of Keras that takes pixels."""
+    rescaling = keras.layers.Rescaling(1 / 127.5, -1, name="from_pixels")
+    return keras.Sequential([keras.Input(model.input_shape[1:]), rescaling, model])
 
 
 @pytest.mark.parametrize(
@@ -160,6 +167,10 @@ def others(tmp_path_factory):
             "--labels are for models with a head, received ",
         ),
         ({"--labels": "OTHERS/two.txt"}, "--labels must hold the model's 3 classes, received 2."),
+        (
+            {"--model": "OTHERS/wrapped.keras"},
+            "scales its input by the layer 'from_pixels'; add --input-values pixels (0...255) or scaled (-1...1).",
+        ),
         ({"--activation": "gelu"}, "activation must not be given for "),
         (
             {"--image-size": "big"},
@@ -175,6 +186,22 @@ def test_bad_input_is_one_sentence(folder, others, tmp_path, capsys, change, mes
     said = capsys.readouterr()
     assert said.err.startswith("error: ") and message in said.err and len(said.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_takes_pixels(folder, tmp_path):
+    paths = [tmp_path / name for name in ("plain.keras", "wrapped.keras")]
+    model = vitkeras.VisionTransformer((24, 40, 3), 8, 1, 12, 3, 17, classes=3)
+    model.get_layer("patch_embedding").projection.kernel.assign(np.random.default_rng(3).normal(size=(8, 8, 3, 12)) / 8)
+    model.save(paths[0])
+    wrapped(model).save(paths[1])
+    found = []
+    for path, more in zip(paths, ([], ["--input-values", "pixels"])):
+        arguments = ["--model", str(path), "--image", str(folder / "turned.jpg")]
+        assert inspect.main([*arguments, "--out", str(path.with_suffix(".html")), *more]) == 0
+        values = json.loads(path.with_suffix(".json").read_text())
+        found.append(values["images"][0]["rollout"]["mean"])
+    np.testing.assert_allclose(*found, rtol=1e-4)
+    assert np.ptp(found[0]) > 1e-3
 
 
 def test_names_of_a_file_from_elsewhere(others):

@@ -210,6 +210,15 @@ def test_saved_models_of_a_fixed_batch_and_those_that_do_not_fit(tmp_path):
         open_predictor(str(tmp_path / "net"))
 
 
+def test_a_keras_model_that_scales_its_input(model, pixels, tmp_path):
+    path = str(tmp_path / "net.keras")
+    rescaling = keras.layers.Rescaling(1 / 127.5, -1)
+    keras.Sequential([keras.Input((*SIZE, 3)), rescaling, model]).save(path)
+    with pytest.raises(ValueError, match="doesn't say what it takes; add --set input_values=pixels"):
+        open_predictor(path)
+    same(open_predictor(path, values="pixels"), model, pixels, 1e-5)
+
+
 @pytest.mark.slow
 def test_one_command_for_all(model, tmp_path, capsys):
     paths = [str(tmp_path / name) for name in ("net.keras", "net.tflite", "saved")]

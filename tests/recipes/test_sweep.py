@@ -40,7 +40,7 @@ def test_the_best_on_dev_trains_on_all_and_is_tested_once(tmp_path, capsys):
         (("data.dev_fraction=0.0",), "--sweep needs data.dev_fraction above 0"),
         (
             ("sweep.learning_rates=0.1",),
-            "--set sweep.learning_rates must be tuple[float, ...], such as (1, 2), received '0.1'",
+            "--set sweep.learning_rates must be tuple[float, ...], such as (1, 2) or (1,), received '0.1'",
         ),
     ],
 )

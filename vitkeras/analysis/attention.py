@@ -22,7 +22,7 @@ def attention_maps(model, images):
         give (B * lines, H, N, N), N the positions of a line.
 
     Raises:
-        ValueError: if it is no Keras model or holds no attention layer.
+        ValueError: if it is no Keras model, holds no attention layer, or an image holds nan or inf.
 
     Example:
         >>> import vitkeras

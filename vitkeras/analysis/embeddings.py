@@ -9,8 +9,10 @@ import numpy as np
 from vitkeras import layers
 from vitkeras.analysis.recording import check_model
 
+COUNT = 28  # the filters in the paper's Figure 7
 
-def embedding_filters(model, count=28):
+
+def embedding_filters(model, count=None):
     """Returns the principal components of the first kernel's filters (paper Figure 7, left).
 
     The D filters are points in the space of the patch's pixels; the components are the directions in which they differ
@@ -18,7 +20,8 @@ def embedding_filters(model, count=28):
 
     Args:
         model: a `keras.Model` that holds a `PatchEmbedding` or a `StdConv`.
-        count: int > 0, how many. Default 28, the paper's.
+        count: int > 0, how many; None (default) for 28, the paper's, or as many as there are: around their mean D
+            points differ in D - 1 directions at most.
 
     Returns:
         float32 array (count, P, P, C) of unit vectors; the largest value of each is positive.
@@ -34,6 +37,8 @@ def embedding_filters(model, count=28):
     """
     kernel = first_kernel(model)
     points = kernel.reshape(-1, kernel.shape[-1]).T.astype("float64")  # (D, P * P * C)
+    if count is None:
+        count = max(1, min(COUNT, points.shape[0] - 1, points.shape[1]))
     if not isinstance(count, int) or not 0 < count <= min(points.shape):
         raise ValueError(f"count must be an int in 1...{min(points.shape)}, received {count!r}.")
     components = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:count]

@@ -5,11 +5,10 @@ Legend: P kernel side, C channels.
 
 import numpy as np
 
-from vitkeras.analysis.embeddings import embedding_filters, first_kernel
+from vitkeras.analysis.embeddings import embedding_filters
 from vitkeras.analysis.figures_canvas import new_figure
 
 PER_ROW = 7
-COUNT = 28  # the paper's
 
 
 def filters_figure(model, count=None):
@@ -35,16 +34,8 @@ def filters_figure(model, count=None):
         >>> filters_figure(model).savefig("filters.png")
     """
     figure = new_figure(4.4, 3.2)
-    draw_filters(figure.subplots(), filters_of(model, count))
+    draw_filters(figure.subplots(), embedding_filters(model, count))
     return figure
-
-
-def filters_of(model, count=None):
-    """`embedding_filters`, with the paper's count or as many as there are for None."""
-    if count is None:
-        kernel = first_kernel(model)
-        count = min(COUNT, int(np.prod(kernel.shape[:3])), kernel.shape[-1])
-    return embedding_filters(model, count)
 
 
 def draw_filters(axes, filters):

@@ -3,10 +3,10 @@
 import numpy as np
 
 from vitkeras.analysis.distance import attention_distance
-from vitkeras.analysis.embeddings import position_layers, position_similarity
+from vitkeras.analysis.embeddings import embedding_filters, position_layers, position_similarity
 from vitkeras.analysis.figures_canvas import QUIET, new_figure
 from vitkeras.analysis.figures_distance import draw_distances
-from vitkeras.analysis.figures_filters import draw_filters, filters_of
+from vitkeras.analysis.figures_filters import draw_filters
 from vitkeras.analysis.figures_positions import draw_positions
 
 PER_ROW = 3
@@ -34,7 +34,7 @@ def figure_7(model, images, count=None, batch_size=8):
         >>> model = vitkeras.VisionTransformer((32, 48, 3), 16, 2, 48, 3, 96, classes=7)
         >>> figure_7(model, np.zeros((5, 32, 48, 3))).savefig("figure7.png")
     """
-    filters, distances = filters_of(model, count), attention_distance(model, images, batch_size)
+    filters, distances = embedding_filters(model, count), attention_distance(model, images, batch_size)
     figure = new_figure(14.5, 4.2)
     left, middle, right = figure.subplots(1, 3, gridspec_kw={"width_ratios": (1.15, 1.1, 1.1)})
     draw_filters(left, filters)

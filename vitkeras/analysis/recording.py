@@ -37,13 +37,16 @@ def record_attention(model, images):
     """Runs `model` on `images` and returns the `Attention` of every attention layer that ran.
 
     Raises:
-        ValueError: if `model` is no `keras.Model`, or holds no attention layer.
+        ValueError: if `model` is no `keras.Model`, or holds no attention layer; or if an image holds nan or inf.
     """
     check_model(model)
     inside = list(model._flatten_layers())
     attentions = [layer for layer in inside if isinstance(layer, MultiHeadSelfAttention)]
     if not attentions:
         raise ValueError(f"model must hold a MultiHeadSelfAttention layer, {model.name!r} holds none.")
+    for array in map(keras.ops.convert_to_numpy, keras.tree.flatten(images)):
+        if bad := array.size - np.count_nonzero(np.isfinite(array)):
+            raise ValueError(f"images must be finite, received {bad} of {array.size} values with nan or inf.")
     count = keras.tree.flatten(images)[0].shape[0]
     maps, grids, outputs = _Maps(count), [], []
     with contextlib.ExitStack() as hooks:

@@ -28,7 +28,7 @@ def feature_model(model, layer=None):
         A `keras.Model` from images to (B, D) that shares the weights of `model`.
 
     Raises:
-        ValueError: if the model has no such layer or block.
+        ValueError: if the model has no such layer or block, or holds another model and `layer` is None.
 
     Example:
         >>> model = vitkeras.ViTTi16(weights=None, input_shape=(32, 48, 3), classes=7)
@@ -94,6 +94,12 @@ def fewshot_features(model, dataset, cache=None, key=""):
 def _output(model, layer):
     names = [part.name for part in model.layers]
     if layer is None:
+        inner = next((part.name for part in model.layers if isinstance(part, keras.Model)), None)
+        if inner is not None:
+            raise ValueError(
+                f"model must hold its layers itself, {model.name!r} holds the model {inner!r}; take that one, or name "
+                "a layer."
+            )
         return model.get_layer("head").input if "head" in names else model.output
     if isinstance(layer, str):
         if layer not in names:
