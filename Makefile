@@ -50,12 +50,12 @@ test-web: .venv/installed-test
 	.ci/web_tools.sh
 	$(BIN)/python $(PYTEST) -m web tests/examples
 
-# JAX keeps what it compiled: all processes need much of it, and so does the next run. One thread each, as above.
+# JAX keeps what it compiled: all processes need much of it, and so does the next run. One thread each (NPROC is JAX's).
 JAX_CACHE := JAX_COMPILATION_CACHE_DIR=.venv-jax/compiled JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
-JAX_THREADS := NPROC=1 OMP_NUM_THREADS=1
+ONE_THREAD := NPROC=1 OMP_NUM_THREADS=1
 
 test-jax test-torch: test-%: .venv-%/installed
-	KERAS_BACKEND=$* $(NOT_OPTIMISED) $(JAX_CACHE) $(JAX_THREADS) .venv-$*/bin/python $(PYTEST) tests/layers tests/models
+	KERAS_BACKEND=$* $(NOT_OPTIMISED) $(JAX_CACHE) $(ONE_THREAD) .venv-$*/bin/python $(PYTEST) tests/layers tests/models
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
@@ -67,13 +67,13 @@ wheel-check: .venv/installed-test
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "vitkeras needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
 
-# One stamp a set of extras; a second run installs nothing, a changed setup.cfg does. What isn't imported isn't compiled.
+# One stamp a set of extras; a second run installs nothing, a changed setup.cfg does.
 .venv/installed-%: setup.cfg pyproject.toml
 	@$(CHECK_PYTHON)
 	@echo "Installing vitkeras[$(EXTRAS_$*)] into .venv; TensorFlow makes this a download of several hundred MB."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS_$*)]"
+	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS_$*)]"
 	@touch $@
 
 .venv-%/installed: setup.cfg pyproject.toml
@@ -81,7 +81,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 1
 	@echo "Installing vitkeras with Keras' $* backend into .venv-$*."
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --upgrade pip
-	.venv-$*/bin/python -m pip install --quiet --no-compile --editable $(BACKEND_$*)
+	.venv-$*/bin/python -m pip install --quiet --editable $(BACKEND_$*)
 	@touch $@
 
 clean:

@@ -85,9 +85,8 @@ def inspect(model, path, photos, names=(), command="recipes.inspect", input_valu
     found |= {"grid": list(grid), "patch size": [height / grid[0], width / grid[1]]}
     versions = {"vitkeras": vitkeras.__version__, "keras": keras.__version__}
     distances = sum(look.distances for look in looks) / len(looks)
-    return Report(
-        found, looks, embedding_filters(model), _similarities(model), distances, cost, fault, command, versions
-    )
+    filters, similarities = embedding_filters(model), _similarities(model)
+    return Report(found, looks, filters, similarities, distances, cost, fault, command, versions)
 
 
 def _similarities(model):

@@ -74,12 +74,9 @@ def _saved(path):
     shape = getattr(model, "input_shape", None)
     if not isinstance(shape, tuple) or len(shape) != 4 or shape[-1] != 3:
         raise ValueError(f"--model {path} must take images (height, width, 3), received one of input shape {shape}.")
-    # A Sequential has no `output` after loading, which features are cut from.
-    return (
-        keras.Model(model.inputs[0], model.outputs[0], name=model.name)
-        if isinstance(model, keras.Sequential)
-        else model
-    )
+    if isinstance(model, keras.Sequential):  # which has no `output` after loading, to cut features from
+        return keras.Model(model.inputs[0], model.outputs[0], name=model.name)
+    return model
 
 
 def own_scaling(model):

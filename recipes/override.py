@@ -6,9 +6,6 @@ import difflib
 import types
 import typing
 
-# What a tuple of any length looks like: of numbers, of text.
-EXAMPLES = ("(1, 2) or (1,)", "('a', 'b') or ('a',)")
-
 
 def override(config, assignments):
     """Applies `section.key=value` texts to a frozen configuration.
@@ -95,7 +92,8 @@ def _name(kind):
         return kind.__name__
     if "tuple" not in text:
         return text
-    return f"{text}, such as {'(1, 2)' if '...' not in text else EXAMPLES['str, ...' in text]}"
+    example = "('a', 'b') or ('a',)" if "str, ..." in text else "(1, 2) or (1,)" if "..." in text else "(1, 2)"
+    return f"{text}, such as {example}"
 
 
 def as_dict(config):

@@ -7,6 +7,7 @@ not. What is forked is Python's own fork server, a new process without anything 
 import multiprocessing
 import os
 import pathlib
+import socket
 import sys
 import tempfile
 import time
@@ -50,13 +51,40 @@ class Started:
     def finish(self, timeout=900):
         """Waits for its end; returns (exit code, standard output, standard error). One that hangs is killed."""
         self._process.join(timeout)
-        self.kill()
-        with self._folder:
-            return self._process.exitcode, self._out.read_text(), self._err.read_text()
-
-    def kill(self):
         self._process.kill()
         self._process.join()
+        found = self._process.exitcode, self._out.read_text(), self._err.read_text()
+        self.kill()
+        return found
+
+    def kill(self):
+        """Ends it, if it still runs, and takes its output away."""
+        self._process.kill()
+        self._process.join()
+        self._folder.cleanup()
+
+
+def finish_all(processes, timeout=900):
+    """Waits for processes that wait for one another; returns their standard errors. All end when one has failed."""
+    errors = []
+    try:
+        for process in processes:
+            code, _, error = process.finish(timeout)
+            assert code == 0, error[-3000:]
+            errors.append(error)
+    finally:
+        for process in processes[len(errors) :]:
+            process.kill()
+    return errors
+
+
+def free_ports(count):
+    """Ports of this machine that nothing listens at."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 def _enter(out, err, variables, function, arguments):

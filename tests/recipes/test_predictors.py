@@ -16,6 +16,7 @@ SIZE, NAMES = (24, 16), [f"kind {k}" for k in range(7)]
 
 
 def net(activation=None):
+    keras.utils.set_random_seed(0)  # a module's fixture is made before the seed of each test is set
     model = vitkeras.VisionTransformer(
         (*SIZE, 3), 8, 2, 32, 2, 64, classes=7, classifier_activation=activation, name="tiny"
     )

@@ -3,14 +3,13 @@
 import csv
 import json
 import os
-import socket
 import time
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from processes import Started
+from processes import Started, finish_all, free_ports
 
 import vitkeras
 from vitkeras.recipes import fewshot, finetune, masked_patch, runner
@@ -44,33 +43,15 @@ def on_cpus(recipe, workdir, arguments, cpus):
     assert f"replicas: {cpus}" in out
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def workers(recipe, workdir, arguments, late=0):
     """Runs a recipe as two workers, the first one `late` seconds after the second; returns their standard errors."""
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
-    both, errors = [], []
+    both = []
     for index in (1, 0):
         time.sleep(0 if index else late)
         task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
         both.append(start(recipe, workdir, "multiworker", arguments, {"TF_CONFIG": json.dumps(task)}))
-    try:
-        for process in both:
-            code, _, error = process.finish()
-            assert code == 0, error[-2000:]
-            errors.append(error)
-    finally:
-        for process in both:  # one waits for the other, which failed
-            process.kill()
-    return errors
+    return finish_all(both)
 
 
 def losses(workdir):
@@ -93,7 +74,7 @@ def test_two_workers(tmp_path):
     names = {"classes.txt", "config.json", "curve.png", "log.csv", "metrics.json", "model.keras", "tensorboard"}
     assert set(os.listdir(tmp_path / "two")) == names | {"checkpoints"}
     other = [*FINETUNE, "--set", "train.seed=5", "--overwrite"]
-    assert not any("going on" in text for text in workers(finetune, tmp_path / "two", other, late=5))
+    assert not any("going on" in text for text in workers(finetune, tmp_path / "two", other, late=12))
     assert set(os.listdir(tmp_path / "two")) == names | {"checkpoints"}
     assert json.loads((tmp_path / "two" / "config.json").read_text())["config"]["train"]["seed"] == 5
 

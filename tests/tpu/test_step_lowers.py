@@ -50,12 +50,8 @@ def test_traces_under_a_tpu_strategy_with_xla_ops_only(case, optimizer, argument
     assert fake_tpu.unsupported(graph) == []
 
 
-# What masked patches predict, each compiled: tests/training/test_masked_patch_training.py.
-COMPILED = [step for step in STEPS if step.id not in ("masked-4x4", "masked-pixels")]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("case, optimizer, arguments", COMPILED)
+@pytest.mark.parametrize("case, optimizer, arguments", STEPS)
 def test_compiles_as_a_whole(case, optimizer, arguments):
     engine, specs = build(case, optimizer, arguments)
     rng = np.random.default_rng(3)

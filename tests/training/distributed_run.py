@@ -26,7 +26,7 @@ GROUPS = {
 PLANS = {
     "default": ["plain", "clip", "clip_accumulate", "clip_remat", "clip_xla", "adamw", "adamw_accumulate"],
     "one": ["clip"],
-    "mirrored": ["plain", "clip", "clip_accumulate", "clip_xla", "adamw_accumulate"],
+    "mirrored": ["plain", "clip", "clip_accumulate", "clip_remat", "clip_xla", "adamw_accumulate"],
     "multiworker": ["plain", "clip_accumulate", "adamw"],
 }
 

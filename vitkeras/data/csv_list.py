@@ -42,7 +42,9 @@ def open_csv(path, on_bad_image="refuse", test_fraction=0.2, seed=0):
     for part, name in enumerate(("train", "test") if has_splits else ()):
         if not any(row[3] == part for row in rows):
             raise ValueError(f"{source} must have rows of the split {name}, received none.")
-    names = _class_names(os.path.join(folder, NAMES_FILE), source, rows, 1 if test_fraction is None else 2)
+    names = _class_names(os.path.join(folder, NAMES_FILE), source, rows)
+    if len(names) < 2 and test_fraction is not None:
+        raise ValueError(f"{source} must have at least 2 classes, received {names}.")
     number_of = {name: number for number, name in enumerate(names)}
     unknown = [f"line {line} ({label!r})" for line, _, label, _ in rows if label not in number_of]
     if unknown:
@@ -109,7 +111,7 @@ def _row(cells, surplus):
     return (path, label, SPLITS[split]), None
 
 
-def _class_names(path, source, rows, least):
+def _class_names(path, source, rows):
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             names = tuple(line.strip() for line in file if line.strip())
@@ -120,6 +122,4 @@ def _class_names(path, source, rows, least):
         others = sorted({label for _, _, label, _ in rows} - set(names))
         if others:
             raise ValueError(f"{source} must hold out classes of training only, received also {some(others)}.")
-    if len(names) < least:
-        raise ValueError(f"{source} must have at least 2 classes, received {names}.")
     return names

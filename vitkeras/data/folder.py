@@ -33,7 +33,9 @@ def open_folder(path, on_bad_image="refuse", test_fraction=0.2, seed=0):
         raise ValueError(f"data folder must {rule}, received {path!r}.")
     train_root, test_root = _layout(root)
     parts = [_list_images(train_root)]
-    _check_classes(parts[0], 1 if test_fraction is None else 2)
+    if len(parts[0].class_names) < 2 and test_fraction is not None:
+        raise ValueError(f"{parts[0].source} must hold at least 2 classes, received {parts[0].class_names}.")
+    require_each(parts[0], 1, "an image")
     if test_root is not None:
         parts.append(_list_images(test_root, parts[0].class_names))
     parts = checked(f"data folder {root!r}", parts, on_bad_image, root)
@@ -89,9 +91,3 @@ def _list_images(root, class_names=None):
             f"({' '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), received none."
         )
     return Listing(f"data folder {root!r}", class_names, np.array(labels, "int32"), np.array(paths), num_ignored)
-
-
-def _check_classes(train, least):
-    if len(train.class_names) < least:
-        raise ValueError(f"{train.source} must hold at least 2 classes, received {train.class_names}.")
-    require_each(train, 1, "an image")
