@@ -10,13 +10,13 @@ comma := ,
 TEST_TF := $(if $(filter tpu,$(TF)),tpu,tf$(comma)qat)
 EXTRAS_test := $(TEST_TF),recipes,export,test
 
-# Processes that share the tests; each file's tests stay together, because they share models. The order of files is
-# that of tests/conftest.py. Three on two cores: now and then one waits for a program it started.
+# Processes that share the tests, in the order and groups of tests/conftest.py. Three on two cores: now and then one
+# waits for a program it started.
 WORKERS ?= 3
 # One thread each: nets this small gain nothing by more, and processes of two threads wait for one another (a fifth of
 # the time).
 THREADS := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
-PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # Other backends run the layers and models, in environments of their own without TensorFlow. Pillow is what a bicubic
 # resize is compared with.

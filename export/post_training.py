@@ -16,6 +16,7 @@ from .quantize import quantize, quantize_everything
 from .runtime import TFLiteRunner
 from .sensitivity import keep_float
 
+HEADROOM = 2  # int16 ranges, times those seen: of 16 bits one is to spare for images that go beyond
 SAME = 1e-4  # of the largest output: how far an equalised float file may be from the one before
 PROOFS = 4  # images on which that is checked
 
@@ -131,13 +132,14 @@ def measure_ranges(float_path, operators, modes, preset, images, pixel_input, nu
 
 
 def _all_ranges(float_path, preset, images, pixel_input, num_threads, progress):
-    """Ranges of every float activation of the graph."""
+    """Ranges of every float activation of the graph, wider than seen where there are 16 bits."""
     graph = Graph(float_path)
     names = {graph.name(t) for operator in graph.operators for t in operator.outputs if graph.is_float(t)}
     names |= set(_graph_inputs(float_path))
     method = preset.ranges.get("", "min_max")
     found = collect(float_path, names, images, names if method != "min_max" else (), num_threads, progress)
-    ranges = {name: statistics.range(method) for name, statistics in found.items()}
+    room = HEADROOM if preset.everything == 16 else 1
+    ranges = {name: tuple(room * end for end in statistics.range(method)) for name, statistics in found.items()}
     return ranges | ({name: (0.0, 255.0) for name in _graph_inputs(float_path)} if pixel_input else {})
 
 

@@ -31,6 +31,7 @@ from .qat import activation_ranges, baked_model, take_scales
 from .qat_ranges import quantize_learned
 from .uint8_input import check_input_dtype, take_uint8
 from .verify import verify
+from .wide_norm import widen_norms
 
 
 def to_tflite(
@@ -129,7 +130,7 @@ def to_tflite(
     calibration = _calibration(preset, rule, shape, calibration_images, pixel_input)
     with written_aside(path) as aside, progress(show_progress, stages=10) as bar:
         bar.stage("preparing the graph")
-        build = functools.partial(_graph_model, source, pixel_input, output, k)
+        build = functools.partial(_graph_model, source, pixel_input, output, k, rule.everything == 16)
         found = make_file(build, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
         check_buffers(aside)  # before a rewriting would hide weights outside the flatbuffer
         if input_dtype == "uint8":
@@ -191,9 +192,10 @@ def _learned(model, pixel_input, output):
     return baked, (activation_ranges(model), take_scales(baked))
 
 
-def _graph_model(model, pixel_input, output, k):
+def _graph_model(model, pixel_input, output, k, wide):
     """The model whose graph the file holds."""
-    return outputs.with_output(export_model(model, pixel_input), output, k)
+    model = export_model(model, pixel_input)
+    return outputs.with_output(widen_norms(model) if wide else model, output, k)
 
 
 def make_file(

@@ -132,13 +132,12 @@ def whole():
 
 # The files that take longest, slow ones and on JAX, so that none of them begins when the others are through.
 LONGEST = (
-    "test_smoke",
     "test_workers",
     "test_distribution",
     "test_resume",
-    "test_step_lowers",
     "test_masked_patch_training",
     "test_throughput",
+    "test_saved_model",
     "test_stopping",
     "test_tflite",
     "test_export_latency",
@@ -148,11 +147,18 @@ LONGEST = (
     "test_any_size",
     "test_variants",
 )
+# Files of many tests that share nothing: each goes to whichever process is free, after all others.
+SPREAD = ("test_step_lowers", "test_smoke")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    ranks = {name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))  # stable: a file's tests stay in order
+    """Orders the files, and keeps each one's tests in one process, because they share models."""
+    ranks = dict.fromkeys(SPREAD, len(LONGEST) + 1) | {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(LONGEST)))  # stable: a file's tests stay in order
+    for item in items:
+        if item.path.stem not in SPREAD:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -46,11 +46,14 @@ class LayerNorm(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, x):
-        x = ops.cast(x, "float32")
+        y = self.standardise(ops.cast(x, "float32")) * self.scale + self.bias
+        return ops.cast(y, self.compute_dtype)
+
+    def standardise(self, x):
+        """`(x - mean) / sqrt(var + epsilon)`, float32 (..., D): what comes before `scale` and `bias`."""
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(centred * centred, axis=-1, keepdims=True)
-        y = centred * ops.rsqrt(variance + self.epsilon) * self.scale + self.bias
-        return ops.cast(y, self.compute_dtype)
+        return centred * ops.rsqrt(variance + self.epsilon)
 
     def compute_output_shape(self, input_shape):
         return input_shape
