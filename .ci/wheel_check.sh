@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/source"  # setuptools leaves build/ behind: not in the checkout
-tar --create --directory "$root" --exclude './.venv*' --exclude ./build . | tar --extract --directory "$folder/source"
+tar --create --directory "$root" --exclude './.*' --exclude ./build --exclude './*.egg-info' . | tar --extract --directory "$folder/source"
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder/wheel" "$folder/source"
 "$python" -m pip install --quiet --no-deps --target "$folder/site" "$folder"/wheel/*.whl
 cd "$folder"

@@ -16,6 +16,7 @@ import sys
 from . import cli
 
 DESCRIPTION = "Print what a model costs, by calculation."
+MODEL = "vit_b16"
 
 
 def main(argv=None):
@@ -25,7 +26,7 @@ def main(argv=None):
 
 def _main(argv):
     parse = argparse.ArgumentParser(prog=cli.called(sys.argv[0]), description=DESCRIPTION)
-    parse.add_argument("--model", default="vit_b16", metavar="NAME", help="a named model (default: vit_b16)")
+    parse.add_argument("--model", metavar="NAME", help=f"a named model (default: {MODEL})")
     parse.add_argument("--image", default="224", metavar="SIDE", help="pixels, or HEIGHTxWIDTH (default: 224)")
     parse.add_argument("--patch", type=int, metavar="P", help="another patch side than the model's own")
     parse.add_argument("--classes", type=int, default=1000, metavar="K", help="width of the head (default: 1000)")
@@ -33,6 +34,9 @@ def _main(argv):
     parse.add_argument("--json", action="store_true", help="print JSON")
     parse.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parse.parse_args(argv)
+    if arguments.table == "pretraining" and arguments.model is not None:
+        raise ValueError(f"--table pretraining has the models of the paper, received --model {arguments.model}.")
+    arguments.model = arguments.model or MODEL
     values, text = TABLES[arguments.table](arguments)
     print(json.dumps(values, indent=1) if arguments.json else text)
 

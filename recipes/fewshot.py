@@ -50,7 +50,7 @@ def fewshot(config, device="auto"):
         model = frozen_model(config)
     model = evaluation.feature_model(model, None if config.layer == "head" else config.layer)
     classes = len(splits.class_names)
-    support, chosen = _support(splits.train, config, classes)
+    support, chosen = _support(splits.train, config, splits.class_names)
 
     def features(images, part):
         more = {} if choice.preprocessing == "resize" else {"preprocessing": choice.preprocessing}
@@ -77,13 +77,17 @@ def fewshot(config, device="auto"):
     return {"features": train_x.shape[1], "count": len(test_y), "classes": classes, "shots": shots}
 
 
-def _support(images, config, classes):
+def _support(images, config, names):
     """(the images that any draw takes, their sorted indices), or (all images, None) where labels aren't known yet."""
     from vitkeras import evaluation
 
     if images.labels is None:
         return images, None
-    draws = [evaluation.select_shots(images.labels, max(config.shots), seed, classes) for seed in range(config.seeds)]
+    most = max(config.shots)
+    for name, count in zip(names, np.bincount(images.labels, minlength=len(names)), strict=True):
+        if count < most:
+            raise ValueError(f"shots must be at most the {count} training images of class {name!r}, received {most}.")
+    draws = [evaluation.select_shots(images.labels, most, seed, len(names)) for seed in range(config.seeds)]
     chosen = np.unique(np.concatenate(draws))
     return images.select(chosen, f"{len(chosen)} drawn"), chosen
 

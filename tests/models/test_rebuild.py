@@ -171,6 +171,27 @@ def test_with_new_head_refuses_other_numbers_of_classes(classes):
         vitkeras.with_new_head(tiny(), classes)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: vitkeras.at_resolution(m, (42, 55)),
+        lambda m: vitkeras.with_new_head(m, 5),
+        lambda m: vitkeras.features(m, (0,)),
+    ],
+)
+def test_a_sequential_is_refused(call):
+    inner = tiny()
+    wrapped = keras.Sequential([keras.Input(inner.input_shape[1:]), inner], name="outer")
+    message = (
+        f"model must be functional, 'outer' is a Sequential: pass the model inside it, model.get_layer({inner.name!r})."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(wrapped)
+    alone = keras.Sequential([keras.Input(inner.input_shape[1:]), keras.layers.Flatten()], name="flat")
+    with pytest.raises(ValueError, match="model must be functional, 'flat' is a Sequential\\.$"):
+        call(alone)
+
+
 def test_with_new_head_refuses_a_backbone_without_pooling():
     message = (
         "model must give one vector an image to carry a head, its features have shape (None, 78, 21); "

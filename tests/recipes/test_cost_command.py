@@ -57,6 +57,7 @@ def test_pretraining(capsys):
         ),
         (["--image", "225"], "225"),
         (["--classes", "0"], "classes must be a positive int, received 0."),
+        (["--model", "vit_b16", "--table", "pretraining"], "has the models of the paper, received --model vit_b16."),
         (["--model", "bit_r50x1", "--table", "patches"], "--table patches is for models with encoder blocks"),
         (["--model", "bit_r50x1", "--patch", "8"], "bit_r50x1 has no argument 'patch_size'"),
     ],

@@ -79,7 +79,7 @@ def test_configurations_are_the_papers(name, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--set", "shots=(1,200)"], "shots must be at most the "),
+        (["--set", "shots=(1,200)"], " training images of class '0', received 200."),
         (["--set", "shots=(0,)"], "shots must hold numbers above 0, received (0,)"),
         (["--set", "seeds=0"], "seeds must be above 0, received 0"),
         (["--set", "layer=5"], "number of one of 2 blocks, received 5"),

@@ -72,6 +72,10 @@ def check_model(model):
     """Raises ValueError unless `model` is a `keras.Model` that was built from an input."""
     if not isinstance(model, keras.Model):
         raise ValueError(f"model must be a keras.Model, received {model!r}.")
+    if isinstance(model, keras.Sequential):
+        inner = next((layer.name for layer in model.layers if isinstance(layer, keras.Model)), None)
+        advice = "" if inner is None else f": pass the model inside it, model.get_layer({inner!r})"
+        raise ValueError(f"model must be functional, {model.name!r} is a Sequential{advice}.")
     try:
         known = model.input is not None
     except (AttributeError, ValueError):  # Keras' two ways to say that there is none
