@@ -38,7 +38,7 @@ def test_every_norm_is_exchanged_and_scales_stay(assert_close):
 
 
 def small_net(seed):
-    """A new net, whose class token is a thousandth of its patches' size."""
+    """A new net, whose class token is much smaller than its patches."""
     keras.utils.set_random_seed(seed)
     model = vitkeras.VisionTransformer((24, 16, 3), 8, 2, 32, 2, 64, classes=7, classifier_activation=None)
     rng = np.random.default_rng(5)
