@@ -19,12 +19,15 @@ def noise(student, model, inputs):
 
 
 def test_outliers_are_cut_off_where_that_pays(make, pixels):
-    """Ranges five times too wide, as one outlier makes them, come back; those that fit stay or shrink."""
+    """Ranges twelve times too wide, as one outlier makes them, come back; those that fit stay or shrink.
+
+    With less than that the model's own gain is small enough to depend on how a processor sums.
+    """
     model, inputs = make(), vitkeras.preprocess_input(pixels).astype("float32")
     student = prepare_qat(model, inputs)
     measured = activation_ranges(student)
     wide = {"encoder_block_00/hidden", "encoder_block_01/value"}
-    stretched = {name: tuple((5 if name in wide else 1) * end for end in pair) for name, pair in measured.items()}
+    stretched = {name: tuple((12 if name in wide else 1) * end for end in pair) for name, pair in measured.items()}
     for name, quantizer in fake_quantizers(student).items():
         quantizer.set_range(*stretched[name])
     before = noise(student, model, inputs)
