@@ -21,7 +21,7 @@ def noise(student, model, inputs):
 def test_outliers_are_cut_off_where_that_pays(make, pixels):
     """Ranges twelve times too wide, as one outlier makes them, come back; those that fit stay or shrink.
 
-    With less than that the model's own gain is small enough to depend on how a processor sums.
+    At five times the model's own gain can be small enough to depend on how a processor sums.
     """
     model, inputs = make(), vitkeras.preprocess_input(pixels).astype("float32")
     student = prepare_qat(model, inputs)
@@ -45,7 +45,7 @@ def test_outliers_are_cut_off_where_that_pays(make, pixels):
     for name, (least, greatest) in learned.items():
         assert stretched[name][0] <= least <= 0 <= greatest <= stretched[name][1]
         if name in wide:
-            assert greatest < 0.4 * stretched[name][1]
+            assert greatest < 2 * measured[name][1]
         if name.endswith(("key", "value")):
             assert np.isclose(least / greatest, -128 / 127)
     outside = {name for name in learned if "block" not in name}
