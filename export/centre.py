@@ -10,6 +10,7 @@ mix: with the values' mean taken off, what is lost weighs nothing on average. Bo
 import numpy as np
 
 from .activations import watched
+from .file_graph import SCALES
 
 MOST = 64  # images
 
@@ -47,8 +48,8 @@ def value_sites(graph, sites, mixes):
         if site.kind != "value":
             continue
         value, out = site.source, site.products[0]
-        mix, _ = graph.back(graph.operators[out.index].inputs[0])
-        weights, _ = graph.back(graph.operators[mix].inputs[0])
+        mix, _ = graph.back(graph.operators[out.index].inputs[0], SCALES)
+        weights, _ = graph.back(graph.operators[mix].inputs[0], SCALES)
         if mix in mixes and weights is not None and graph.kinds[weights] == "SOFTMAX":
             found.append((value, out))
     return found

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .activations import watched
-from .operators import Graph, read_operators
+from .file_graph import SCALES, Graph
+from .operators import read_operators
 from .rounding import round_rows, round_tensor, round_weights, snr_db
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -106,7 +107,7 @@ def find_sites(graph, operators):
 
 def _value_of(graph, by_index, out):
     """The `value` projection whose channels reach `out` in their own order, or None."""
-    mix, _ = graph.back(graph.operators[out.index].inputs[0])
+    mix, _ = graph.back(graph.operators[out.index].inputs[0], SCALES)
     source, _ = graph.back(graph.operators[mix].inputs[1])
     value = by_index.get(source)
     if value is None or value.role != "value" or value.weight_shape[0] != out.weight_shape[1]:

@@ -8,6 +8,7 @@ from .checks import read_graph
 from .flatbuffer import write_model
 
 MOVES = ("RESHAPE", "TRANSPOSE")  # they move numbers and change none
+SCALES = (*MOVES, "MUL")  # the same channels in the same order: the factors of `even_rows` come second
 _PURPOSE = "changing a .tflite file"
 
 

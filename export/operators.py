@@ -6,7 +6,7 @@ The file of any model is read, not only of this library's: a product whose place
 
 from dataclasses import dataclass
 
-from .file_graph import MOVES, Graph
+from .file_graph import MOVES, SCALES, Graph
 
 PRODUCTS = ("FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL")
 ROLES = ("patch", "stem", "query", "key", "value", "scores", "mix", "out", "fc1", "fc2", "head", "dense")
@@ -111,9 +111,11 @@ def _attention(graph):
     for i, kind in enumerate(graph.kinds):
         if kind == "FULLY_CONNECTED":
             tensor = graph.operators[i].inputs[0]
-            source, passed = graph.back(tensor)
+            source, passed = graph.back(tensor, SCALES)
             if source is not None and roles.get(source) == "mix":
-                roles[i], chains[i] = "out", [(tensor, passed)]
+                roles[i] = "out"
+                if all(graph.kinds[m] in MOVES for m in passed):
+                    chains[i] = [(tensor, passed)]
     return roles, chains
 
 

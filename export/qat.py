@@ -66,7 +66,7 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         _check_layer(model, layer)
     images = None if calibration_images is None else _check_images(model, calibration_images, batch_size)
     if ranges is not None:
-        float_mix = not any(str(name).endswith("/weights") for name in ranges)
+        float_mix = not rounds_mix(ranges)
     kinds = QUANTIZED | ({layers.EncoderBlock: FloatMixEncoderBlock} if float_mix else {})
     quantized = _convert(model, lambda layer: kinds.get(type(layer), type(layer)))
     for norm, projections in norm_sites(quantized).values():
@@ -92,10 +92,15 @@ def activation_ranges(qat_model):
         ValueError: for a model of another kind.
 
     Example:
-        >>> activation_ranges(qat_model)["encoder_block_00/weights"]               # doctest: +SKIP
+        >>> activation_ranges(qat_model)["encoder_block_00/even_weights"]          # doctest: +SKIP
         (0.0, 0.97)
     """
     return {name: (float(q.minimum), float(q.maximum)) for name, q in _quantizers(qat_model).items()}
+
+
+def rounds_mix(ranges):
+    """Whether ranges, from `activation_ranges`, are of a model that rounds the attention's mix of the values."""
+    return any(str(name).endswith("/even_weights") for name in ranges)
 
 
 def take_scales(baked):

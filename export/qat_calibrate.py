@@ -1,4 +1,9 @@
-"""What a model of `prepare_qat` knows from images: its values' means, its channels' sizes, and its ranges."""
+"""What a model of `prepare_qat` knows from images: its values' means, its channels' sizes, and its ranges.
+
+Legend: N images, R rows (tokens), D inputs of a dense layer, F outputs.
+"""
+
+from dataclasses import dataclass, field
 
 import keras
 import numpy as np
@@ -12,11 +17,11 @@ from .presets import MIN_MAX, RANGES
 from .quantize import around_zero
 
 # How each range is chosen, as in `int8_static`: of the attention's mix of values, and of the patches.
-METHODS = dict.fromkeys(("weights", "value", "context"), RANGES["mix"]) | {"output": RANGES["patch"]}
+METHODS = dict.fromkeys(("even_weights", "value", "context"), RANGES["mix"]) | {"output": RANGES["patch"]}
 
 
 def calibrate(model, images, batch_size):
-    """Centres the values, equalises channels behind LayerNorms and sets all ranges; the model then rounds.
+    """Centres the values, equalises channels and sets all ranges; the model then rounds.
 
     Args:
         model: from `prepare_qat`, before it rounds.
@@ -26,22 +31,26 @@ def calibrate(model, images, batch_size):
     quantizers = fake_quantizers(model)
     methods = {name: METHODS.get(name.split("/")[-1], MIN_MAX) for name in quantizers}
     sums = {name: 0.0 for name in quantizers if name.endswith("/value")}
-    sites, rng = norm_sites(model), np.random.default_rng(0)
-    rows, tops = {name: [] for name in sites}, dict.fromkeys(sites, 0.0)
+    sites, channels, rng = norm_sites(model), {}, np.random.default_rng(0)
 
     def add(name, values):
         if name in sums:  # (B, H, N, d)
             sums[name] = sums[name] + values.mean(axis=2, dtype="float64").sum(axis=0).reshape(-1)
-        else:  # (B * N, D)
-            rows[name].append(values[rng.choice(len(values), min(ROWS * batch_size, len(values)), replace=False)])
-            tops[name] = np.maximum(tops[name], np.abs(values).max(axis=0))
+        else:  # (R, D)
+            channels.setdefault(name, Channels()).see(values, ROWS * batch_size, rng)
 
     _observe(model, [*sums, *sites], add, images, batch_size)
     for layer in model.layers:
         if isinstance(layer, layers.EncoderBlock):
             _centre(layer.attention, sums[f"{layer.name}/value"] / len(images))
     for name, (norm, projections) in sites.items():
-        _equalize(norm, projections, np.concatenate(rows[name]), tops[name])
+        if (scales := _scales(projections, channels[name], "norm", static=True)) is not None:
+            _divide(scales, projections, norm.scale)
+    _observe_dynamic(model, add, images, batch_size)  # of the centred values
+    for before, dense in dynamic_sites(model):
+        is_norm = isinstance(before, layers.LayerNorm)
+        if (scales := _scales([dense], channels[dense.kernel.path], "value", static=False)) is not None:
+            _divide(scales, [dense], *((before.scale, before.bias) if is_norm else (before.kernel, before.bias)))
     found = {name: Statistics() for name in quantizers}
     _observe(model, quantizers, lambda name, values: found[name].see_extremes(values), images, batch_size)
     counted = [name for name, method in methods.items() if method != MIN_MAX]
@@ -63,6 +72,33 @@ def norm_sites(model):
     return found
 
 
+def dynamic_sites(model):
+    """Where channels before a dynamic product can be scaled for nothing: list of (what makes them, dense layer).
+
+    `value` makes those of `out`; the last LayerNorm, whose scale and bias stay its own in the file, those of the first
+    dense layer of the head.
+    """
+    blocks = [layer for layer in model.layers if isinstance(layer, layers.EncoderBlock)]
+    found = [(block.attention.value, block.attention.out) for block in blocks]
+    norms = [layer for layer in model.layers if isinstance(layer, layers.LayerNorm)]
+    heads = [layer for layer in model.layers if isinstance(layer, keras.layers.Dense)]
+    alone = len(model.outputs) == 1  # nobody but the head reads the norm
+    return found + list(zip(norms[-1:], heads[:1])) * alone
+
+
+@dataclass
+class Channels:
+    """What is kept of the rows that enter a product: some of them, and the largest size of each channel."""
+
+    rows: list = field(default_factory=list)
+    tops: np.ndarray = 0.0
+
+    def see(self, values, most, rng):
+        """Adds rows (R, D), `most` of them at random."""
+        self.rows.append(values[rng.choice(len(values), min(most, len(values)), replace=False)])
+        self.tops = np.maximum(self.tops, np.abs(values).max(axis=0))
+
+
 def _observe(model, names, see, images, batch_size):
     """Runs the model on images; `see` gets the name and what passes of each named quantizer."""
     quantizers = fake_quantizers(model)
@@ -75,15 +111,34 @@ def _observe(model, names, see, images, batch_size):
         quantizers[name].observer = None
 
 
-def _equalize(norm, projections, rows, tops):
-    """Divides the channels by scales in the norm and multiplies them in the kernels, where the products gain by it."""
-    kernels = [keras.ops.convert_to_numpy(dense.kernel) for dense in projections]
-    _, scales, before, after = best_strength(rows, tops, np.concatenate(kernels, axis=1).T, static=True)
-    if after - before < LEAST_GAIN["norm"]:
-        return
-    norm.scale.assign(keras.ops.convert_to_numpy(norm.scale) / scales)
-    for dense, kernel in zip(projections, kernels):
-        dense.kernel.assign(kernel * scales[:, None])
+def _observe_dynamic(model, see, images, batch_size):
+    """Runs the model on images; `see` gets the path of each dynamic dense layer's kernel and the rows that enter it."""
+    rounding = [layer for layer in model.layers if hasattr(layer, "fake_quantizers")]
+
+    def rows_of(dense, x):
+        x = keras.ops.convert_to_numpy(x)
+        see(dense.kernel.path, x.reshape(-1, x.shape[-1]))
+
+    for layer in rounding:
+        layer.observer = rows_of
+    _observe(model, (), None, images, batch_size)
+    for layer in rounding:
+        layer.observer = None
+
+
+def _scales(projections, channels, kind, static):
+    """Scales (D,) of the channels that dense layers read, or None where their products gain too little."""
+    kernels = np.concatenate([keras.ops.convert_to_numpy(dense.kernel) for dense in projections], axis=1)
+    _, scales, before, after = best_strength(np.concatenate(channels.rows), channels.tops, kernels.T, static)
+    return scales if after - before >= LEAST_GAIN[kind] else None
+
+
+def _divide(scales, projections, *sources):
+    """Divides what makes the channels, its last axis being theirs, and multiplies the kernels that read them."""
+    for variable in sources:
+        variable.assign(keras.ops.convert_to_numpy(variable) / scales)
+    for dense in projections:
+        dense.kernel.assign(keras.ops.convert_to_numpy(dense.kernel) * scales[:, None])
 
 
 def _centre(attention, mean):

@@ -16,7 +16,8 @@ from vitkeras import layers
 from vitkeras.layers.attention import attend
 from vitkeras.layers.mlp import GELU_KINDS
 
-from .fake_quant import FLOAT, QUANTIZE, FakeQuantizer, quantized_kernel, rounded_rows
+from .even_rows import even_rows
+from .fake_quant import FLOAT, OBSERVE, QUANTIZE, FakeQuantizer, quantized_kernel, rounded_rows
 
 RIGHT_OPERANDS = ("key", "value")  # of the batch matrix products
 
@@ -26,6 +27,7 @@ class _Quantized:
 
     sites = ()
     mode = FLOAT
+    observer = None  # of (the dense layer, what enters it), for dynamic ones
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -45,6 +47,8 @@ class _Quantized:
         return ops.matmul(x, self.kernel_of(layer)) + layer.bias
 
     def dynamic(self, layer, x):
+        if self.mode == OBSERVE and self.observer is not None:
+            self.observer(layer, x)
         return self.dense(layer, rounded_rows(x) if self.mode == QUANTIZE else x)
 
 
@@ -74,7 +78,7 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         "query",
         "key",
         "scores",
-        "weights",
+        "even_weights",
         "value",
         "context",
         "mlp_input",
@@ -105,7 +109,8 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
         return ops.softmax(self.at("scores", products), axis=-1)
 
     def _mix(self, weights, value):
-        return self.at("context", attend(self.at("weights", weights), value))
+        even, roots = even_rows(weights)
+        return self.at("context", attend(self.at("even_weights", even), value)) * roots
 
     def _mlp(self, x):
         mlp, (count, dim) = self.mlp, x.shape[1:]
@@ -119,7 +124,7 @@ class QuantizedEncoderBlock(_Quantized, layers.EncoderBlock):
 class FloatMixEncoderBlock(QuantizedEncoderBlock):
     """`QuantizedEncoderBlock` whose sum of weighted values is in float: most softmax weights are below one level."""
 
-    sites = tuple(site for site in QuantizedEncoderBlock.sites if site not in ("weights", "context"))
+    sites = tuple(site for site in QuantizedEncoderBlock.sites if site not in ("even_weights", "context"))
 
     def _mix(self, weights, value):
         return attend(weights, value)

@@ -26,7 +26,7 @@ _DENSE = {
     "mlp/Dense_1": (),
 }
 # Batch matrix products of a block: the ends of their names -> left operand, right operand, output.
-_PRODUCTS = {"attention/MatMul": ("query", "key", "scores"), "attention/MatMul_1": ("weights", "value", "context")}
+_PRODUCTS = {"attention/MatMul": ("query", "key", "scores"), "attention/MatMul_1": ("even_weights", "value", "context")}
 
 
 def quantize_learned(float_path, path, ranges, scales):

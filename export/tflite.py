@@ -19,6 +19,7 @@ from .agreement import check_image_labels
 from .card import add_card
 from .checks import check_buffers
 from .convert import convert
+from .even_rows import even_mixes
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
 from .graph import check_model, export_model, tensorflow
@@ -27,7 +28,7 @@ from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
 from .presets import find_preset
 from .progress import progress
-from .qat import activation_ranges, baked_model, take_scales
+from .qat import activation_ranges, baked_model, rounds_mix, take_scales
 from .qat_ranges import quantize_learned
 from .uint8_input import check_input_dtype, take_uint8
 from .verify import verify
@@ -130,7 +131,7 @@ def to_tflite(
     calibration = _calibration(preset, rule, shape, calibration_images, pixel_input)
     with written_aside(path) as aside, progress(show_progress, stages=10) as bar:
         bar.stage("preparing the graph")
-        build = functools.partial(_graph_model, source, pixel_input, output, k, rule.everything == 16)
+        build = functools.partial(_graph_model, source, pixel_input, output, k, rule, learned)
         found = make_file(build, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
         check_buffers(aside)  # before a rewriting would hide weights outside the flatbuffer
         if input_dtype == "uint8":
@@ -192,10 +193,14 @@ def _learned(model, pixel_input, output):
     return baked, (activation_ranges(model), take_scales(baked))
 
 
-def _graph_model(model, pixel_input, output, k, wide):
-    """The model whose graph the file holds."""
+def _graph_model(model, pixel_input, output, k, rule, learned):
+    """The model whose graph the file holds, its layers written as the preset's integers need them."""
     model = export_model(model, pixel_input)
-    return outputs.with_output(widen_norms(model) if wide else model, output, k)
+    if rule.everything == 16:
+        widen_norms(model)
+    if rule.modes.get("mix") == "static" or learned and rounds_mix(learned[0]):
+        even_mixes(model)
+    return outputs.with_output(model, output, k)
 
 
 def make_file(

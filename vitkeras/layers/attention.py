@@ -122,10 +122,14 @@ class MultiHeadSelfAttention(keras.layers.Layer):
     def call(self, x, training=None):
         count, dim = self._count(x), x.shape[-1]
         weights = self.dropout(self.attention_weights(x), training=training)
-        y = attend(weights, self._split_heads(self.value(self._flatten(x)), count))
+        y = self.mix(weights, self._split_heads(self.value(self._flatten(x)), count))
         y = ops.transpose(y, (0, 2, 1, 3))  # (B, N, H, d)
         y = self.out(ops.reshape(y, (-1, dim)))  # (B * N, D)
         return ops.reshape(y, (-1, count, dim))
+
+    def mix(self, weights, value):
+        """`attend`: the sums (B, H, N, d) of the values (B, H, M, d) by the weights (B, H, N, M)."""
+        return attend(weights, value)
 
     def compute_output_shape(self, input_shape):
         return input_shape
