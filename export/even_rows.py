@@ -1,8 +1,9 @@
 """Attention's weighted sum of the values for int8: the same numbers, with rows of weights of like size.
 
-In int8 all rows of weights share one scale, set by the largest weight of all: of a row that spreads over many tokens few
-weights reach one level. Each row is divided by the root of its largest weight first, and the sum multiplied by it
-after. By the weight itself it would be too much: sums of spread rows are small, and their rounding would grow with it.
+In int8 all rows of weights share one scale, set by the largest weight of all: of a row that spreads over many tokens
+few weights reach one level. Each row is divided by the root of its largest weight first, and the sum multiplied by it
+after. Dividing by the weight itself would be too much: the sums of rows that spread would be the largest then, and set
+the scale of all sums (docs/export.md has the decibels).
 """
 
 from keras import ops

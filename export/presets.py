@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 MIN_MAX, MSE, PERCENTILE = "min_max", "mse", "percentile"
 # How the range of an operator's activations is chosen, as measured on a trained ViT-S/14 (benchmarks/export_roles.py):
-# the dense layers need their outliers; softmax outputs and mixed values are many small numbers and a few large ones.
+# the dense layers need their outliers; attention weights and mixed values are many small numbers and a few large ones.
 RANGES = {"mix": MSE, "patch": PERCENTILE, "stem": PERCENTILE}
 STATIC = dict.fromkeys(("patch", "stem", "query", "key", "value", "scores", "mix", "fc1"), "static")
 

@@ -36,8 +36,8 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
     `model`, so that the same checkpoints and the training engine serve both, with three changes: the scale and bias of
     each block's LayerNorms are multiplied into the projections behind them and frozen, as the converter does it; with
     images, the values' mean moves from `value`'s bias to that of `out`, which int8 attention is better for, and the
-    channels behind a LayerNorm are equalised where that pays, as for `int8_static`; dropout and stochastic depth are
-    off. Fine-tune it with `vitkeras.training.Engine`, best with `vitkeras.training.Distillation`, then export it with
+    channels behind a LayerNorm, between `value` and `out` and before the head are equalised where that pays, as for
+    `int8_static`; dropout and stochastic depth are off. Fine-tune it with `vitkeras.training.Engine`, best with `vitkeras.training.Distillation`, then export it with
     `to_tflite(..., preset="qat_int8")`.
 
     Args:

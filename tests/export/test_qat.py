@@ -105,13 +105,68 @@ def test_channels_behind_a_norm_are_equalised(make, with_outliers, inputs, outpu
     assert (plain.get_layer("encoder_block_00").attention_norm.scale.numpy() == 1).all()
 
 
+def with_large_channels(model):
+    """Value channels 3 and 22 and channel 7 before the head sixty times larger, by an equal function."""
+    large = np.where(np.isin(np.arange(38), [3, 22]), 60.0, 1.0)
+    for name in ("encoder_block_00", "encoder_block_01"):
+        attention = model.get_layer(name).attention
+        attention.value.kernel.assign(attention.value.kernel.numpy() * large)
+        attention.value.bias.assign(attention.value.bias.numpy() * large)
+        attention.out.kernel.assign(attention.out.kernel.numpy() / large[:, None])
+    large = np.where(np.arange(38) == 7, 60.0, 1.0)
+    norm, head = (
+        model.get_layer("encoder_norm"),
+        next(layer for layer in model.layers if type(layer).__name__ == "Dense"),
+    )
+    norm.scale.assign(norm.scale.numpy() * large)
+    norm.bias.assign(norm.bias.numpy() * large)
+    head.kernel.assign(head.kernel.numpy() / large[:, None])
+    return model
+
+
+@pytest.mark.parametrize("settings", [dict(), dict(classifier="gap", representation_size=23)])
+def test_channels_before_dynamic_products_are_equalised(make, inputs, outputs, monkeypatch, settings):
+    model = with_large_channels(make(**settings))
+    copy, reference = prepare_qat(model, inputs), outputs(model)
+    noise = np.square(outputs(copy) - reference).mean()
+    for variable, channels in (
+        (copy.get_layer("encoder_block_01").attention.value.kernel, [3, 22]),
+        (copy.get_layer("encoder_norm").scale, [7]),
+    ):
+        sizes = np.abs(np.atleast_2d(variable.numpy())).max(axis=0)
+        assert sizes[channels].max() < 5 * np.median(sizes)
+    again = prepare_qat(baked_model(copy), ranges=activation_ranges(copy))
+    np.testing.assert_allclose(outputs(again), outputs(copy), rtol=0, atol=1e-5)
+    set_mode(copy, FLOAT)
+    np.testing.assert_allclose(outputs(copy), reference, rtol=0, atol=2e-5 * np.abs(reference).max())
+    monkeypatch.setitem(qat_calibrate.LEAST_GAIN, "value", np.inf)
+    assert np.square(outputs(prepare_qat(model, inputs)) - reference).mean() > 10 * noise
+
+
+def test_a_norm_that_is_an_output_keeps_its_channels(make, inputs):
+    model = with_large_channels(make())
+    both = keras.Model(model.input, [model.get_layer("encoder_norm").output, model.output])
+    copy = prepare_qat(both, inputs)
+    set_mode(copy, FLOAT)
+    for received, exact in zip(copy(inputs), both(inputs)):
+        scale = np.abs(exact.numpy()).max()
+        np.testing.assert_allclose(received.numpy(), exact.numpy(), rtol=0, atol=2e-5 * scale)
+
+
 def test_the_weighted_sum_may_stay_in_float(make, inputs, outputs):
     model = make()
     copy = prepare_qat(model, inputs, float_mix=True)
     ranges = activation_ranges(copy)
-    assert len(ranges) == 2 * 7 + 1 and not [name for name in ranges if name.endswith(("/weights", "/context"))]
-    noise = [np.square(outputs(q) - outputs(model)).sum() for q in (copy, prepare_qat(model, inputs))]
-    assert noise[0] < noise[1]
+    rounded = activation_ranges(prepare_qat(model, inputs))
+    mix = {f"encoder_block_0{i}/{name}" for i in range(2) for name in ("even_weights", "context")}
+    assert len(ranges) == 2 * 7 + 1 and set(rounded) - set(ranges) == mix
+    seen, attention = [], copy.get_layer("encoder_block_00")
+    weights, value = np.full((1, 2, 3, 3), [0.98, 0.019, 0.001], "float32"), np.full((1, 2, 3, 19), 0.2, "float32")
+    value[:, :, 2] = 500
+    for block in (attention, prepare_qat(model, inputs).get_layer("encoder_block_00")):
+        seen.append(keras.ops.convert_to_numpy(block._mix(weights, value)))
+    np.testing.assert_allclose(seen[0], weights @ value, rtol=1e-6)
+    assert np.abs(seen[1] - weights @ value).max() > 1e-3
     baked = baked_model(copy)
     assert type(baked.get_layer("encoder_block_00")) is vitkeras.layers.EncoderBlock
     np.testing.assert_allclose(outputs(prepare_qat(baked, ranges=ranges)), outputs(copy), rtol=0, atol=1e-5)
