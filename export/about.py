@@ -13,6 +13,8 @@ def check_about(about, model_name):
     Raises:
         ValueError: for an unknown field, or a value that is no text.
     """
+    if about is not None and not isinstance(about, dict):
+        raise ValueError(f"about must be a dict of text, received {about!r}.")
     about = dict(about or {})
     unknown = sorted(set(map(str, about)) - set(FIELDS))
     if unknown:

@@ -3,14 +3,23 @@
 import argparse
 import json
 import os
+import re
 import sys
 import traceback
+import zipfile
 
 from vitkeras._data_sources import LISTED
 
 from .about import FIELDS
-from .presets import PRESETS
+from .presets import PRESETS, find_preset
 from .quiet import quiet
+from .runtime import MOST_THREADS
+
+DEFAULT_PRESET = "int8_dynamic"
+OUTPUTS = ("--out", "--json", "--html")
+SAVED_MODEL_LACKS = (
+    "labels data limit about html output k calibration ranges preset input-dtype threads".split()  # of the options
+)
 
 
 def main(argv=None):
@@ -36,9 +45,7 @@ def _parser():
     parse.add_argument("--model", metavar="M.keras", help="a model saved by Keras")
     parse.add_argument("--out", metavar="PATH", help="NAME.tflite, or a folder for a SavedModel")
     parse.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two .tflite files on --data instead")
-    parse.add_argument(
-        "--preset", default="int8_dynamic", help="of a .tflite: " + ", ".join(PRESETS) + "; default int8_dynamic"
-    )
+    parse.add_argument("--preset", help=f"of a .tflite: {', '.join(PRESETS)}; default {DEFAULT_PRESET}")
     parse.add_argument(
         "--calibration", metavar="SPEC", help=f"images for ranges and equalisation, their training part: {LISTED}"
     )
@@ -46,7 +53,7 @@ def _parser():
     parse.add_argument("--labels", metavar="TXT", help="one class name a line, written into the .tflite")
     parse.add_argument("--data", metavar="SPEC", help=f"{LISTED}: the file and the model must agree on it")
     parse.add_argument("--limit", type=int, metavar="N", help="images of --data at most (256; 1000 with --compare)")
-    parse.add_argument("--input-dtype", default="float32", help="float32 (default) or uint8: what the .tflite takes")
+    parse.add_argument("--input-dtype", help="float32 (default) or uint8: what the .tflite takes")
     parse.add_argument("--output", help="logits, softmax, embedding or top_k instead of what the model returns")
     parse.add_argument("--k", type=int, metavar="K", help="classes of --output top_k, 1...5 (default 5)")
     parse.add_argument(
@@ -58,7 +65,7 @@ def _parser():
     )
     parse.add_argument("--html", metavar="PATH", help="write the report of a .tflite as one HTML page, too")
     parse.add_argument("--json", metavar="PATH", help="write the report as JSON, too")
-    parse.add_argument("--threads", type=int, default=2, help="for the check's run (default 2)")
+    parse.add_argument("--threads", type=int, help="for the check's run (default 2)")
     parse.add_argument("--overwrite", action="store_true", help="replace an existing output")
     parse.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parse
@@ -67,13 +74,15 @@ def _parser():
 def _main(arguments):
     from .files import check_output
 
-    if arguments.threads < 1:
-        raise ValueError(f"--threads must be >= 1, received {arguments.threads}.")
+    if arguments.threads is not None and not 1 <= arguments.threads <= MOST_THREADS:
+        raise ValueError(f"--threads must be in 1...{MOST_THREADS}, received {arguments.threads}.")
     if arguments.limit is not None and arguments.limit < 1:
         raise ValueError(f"--limit must be >= 1, received {arguments.limit}.")
+    tflite = bool(arguments.out) and arguments.out.lower().endswith(".tflite")
+    _check_paths(arguments)
     for path in (arguments.out, arguments.json, arguments.html):
         if path:
-            check_output(path, arguments.overwrite)
+            check_output(path, arguments.overwrite, folder=path == arguments.out and not tflite)
     if arguments.compare:
         from .compare_cli import compare_command
 
@@ -82,17 +91,28 @@ def _main(arguments):
     elif not arguments.model or not arguments.out:
         raise ValueError("--model M.keras and --out PATH are needed, or --compare A B and --data SPEC.")
     else:
-        report = (_tflite if arguments.out.endswith(".tflite") else _saved_model)(arguments)
+        report = (_tflite if tflite else _saved_model)(arguments)
     if arguments.html:
         _write(arguments.html, report.as_html())
     if arguments.json:
         _write(arguments.json, json.dumps(report if isinstance(report, dict) else report.as_dict(), indent=1))
 
 
+def _check_paths(arguments):
+    """Raises ValueError if a file would be written twice, or over one that is read."""
+    given = [(f"--{name}", getattr(arguments, name)) for name in ("out", "json", "html", "model", "labels", "ranges")]
+    given += [("--compare", path) for path in arguments.compare or ()]
+    given = [(option, path) for option, path in given if path]
+    for i, (option, path) in enumerate(given):
+        for other, second in given[i + 1 :]:
+            if option in OUTPUTS and os.path.realpath(path) == os.path.realpath(second):
+                raise ValueError(f"{option} and {other} must be different files, received {path!r} for both.")
+
+
 def _saved_model(arguments):
-    for option in ("labels", "data", "about", "html", "output", "calibration", "ranges"):
-        if getattr(arguments, option):
-            raise ValueError(f"--{option} is for a .tflite output.")
+    for option in SAVED_MODEL_LACKS:
+        if getattr(arguments, option.replace("-", "_")):
+            raise ValueError(f"--{option} is for a .tflite output, received --out {arguments.out!r}.")
     model = _load(arguments.model)
     from .saved_model import to_saved_model
 
@@ -102,10 +122,10 @@ def _saved_model(arguments):
 
 
 def _tflite(arguments):
-    labels = _read_lines(arguments.labels) if arguments.labels else None
+    preset = arguments.preset or DEFAULT_PRESET
+    _check_preset(preset, arguments)
+    labels = _read_text("--labels", arguments.labels).splitlines() if arguments.labels else None
     about = _about(arguments.about)
-    if (arguments.ranges is None) == (arguments.preset == "qat_int8"):
-        raise ValueError(f"--ranges is for --preset qat_int8, which needs it; received preset {arguments.preset!r}.")
     model = _load(arguments.model)
     if arguments.ranges:
         model = _with_ranges(model, arguments.ranges)
@@ -120,18 +140,18 @@ def _tflite(arguments):
         one_vector = arguments.output in (None, "logits", "softmax") and len(model.outputs) == 1
         if not one_vector or tuple(model.outputs[0].shape[1:]) != (len(test.class_names),):
             classes = None  # the labels are of other classes than the outputs
-    print(f"converting {model.name} to {arguments.preset}, then checking the file ...", flush=True)
+    print(f"converting {model.name} to {preset}, then checking the file ...", flush=True)
     report = to_tflite(
         model,
         arguments.out,
-        preset=arguments.preset,
+        preset=preset,
         calibration_images=arguments.calibration,
         labels=labels,
         overwrite=arguments.overwrite,
         verify_images=images,
         verify_labels=classes,
-        num_threads=arguments.threads,
-        input_dtype=arguments.input_dtype,
+        num_threads=arguments.threads or 2,
+        input_dtype=arguments.input_dtype or "float32",
         output=arguments.output,
         k=arguments.k,
         about=about,
@@ -139,6 +159,21 @@ def _tflite(arguments):
     )
     print(report.as_text())
     return report
+
+
+def _check_preset(name, arguments):
+    """Raises ValueError where options don't fit the preset, in the terms of the command line."""
+    preset = find_preset(name)
+    if preset.learned and not arguments.ranges:
+        raise ValueError(f"--ranges JSON is needed for --preset {name}: the ranges.json of a vitkeras-qat run.")
+    if arguments.ranges and not preset.learned:
+        raise ValueError(f"--ranges is for --preset qat_int8, received --preset {name}.")
+    if preset.images == "needed" and not arguments.calibration:
+        raise ValueError(f"--calibration SPEC is needed for --preset {name}: it measures ranges on images.")
+    if preset.images == "none" and arguments.calibration:
+        raise ValueError(f"--calibration is for presets that look at images, received --preset {name}.")
+    if arguments.k is not None and arguments.output != "top_k":
+        raise ValueError(f"--k is for --output top_k, received --k {arguments.k}.")
 
 
 def _about(pairs):
@@ -155,8 +190,12 @@ def _write(path, text):
 
 
 def _load(path):
+    if os.path.isfile(os.path.join(path, "model.keras")):  # a run's folder
+        path = os.path.join(path, "model.keras")
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"--model {path!r} is not a file.")
+        raise FileNotFoundError(f"--model {path!r} must be a file saved by Keras or a folder with model.keras.")
+    if path.endswith(".keras") and not zipfile.is_zipfile(path):
+        raise ValueError(f"--model {path!r} is not a model saved by Keras (no zip archive).")
     import keras
 
     import vitkeras  # noqa: F401  (registers the layers)
@@ -166,23 +205,32 @@ def _load(path):
             return keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError, OSError, KeyError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if unknown := re.match(r"Could not locate class '(.+?)'", first):
+            raise ValueError(
+                f"--model {path!r} has a layer of the class {unknown[1]!r}, which this command doesn't know: load it "
+                "in Python and call vitkeras.export.to_tflite."
+            ) from error
+        first = first if len(first) <= 160 else first[:160] + " ..."
         raise ValueError(f"--model {path!r} is not a model saved by Keras ({first}).") from error
 
 
 def _with_ranges(model, path):
     from .qat import prepare_qat
 
-    with open(path, encoding="utf-8") as file:
-        try:
-            ranges = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"--ranges {path!r} is not JSON ({error}).") from error
+    try:
+        ranges = json.loads(_read_text("--ranges", path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--ranges {path!r} is not JSON ({error}).") from error
     pairs = isinstance(ranges, dict) and all(isinstance(p, list) and len(p) == 2 for p in ranges.values())
     if not pairs:
         raise ValueError(f"--ranges {path!r} must hold names with two numbers each, as vitkeras-qat writes them.")
     return prepare_qat(model, ranges=ranges)
 
 
-def _read_lines(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read().splitlines()
+def _read_text(option, path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds other bytes"
+        raise ValueError(f"{option} {path!r} must be a text file in UTF-8: {reason}.") from error

@@ -1,5 +1,7 @@
 """`vitkeras-export --compare A B`: two files on one data set."""
 
+import os
+
 import numpy as np
 
 
@@ -15,6 +17,8 @@ def compare_command(arguments):
     for option in ("model", "out", "labels", "html"):
         if getattr(arguments, option) is not None:
             raise ValueError(f"--{option} is for an export, received it with --compare.")
+    if missing := [path for path in arguments.compare if not os.path.isfile(path)]:
+        raise FileNotFoundError(f"--compare must name two .tflite files, {missing[0]!r} is none.")
     if not arguments.data:
         raise ValueError("--compare needs --data SPEC, the images that both files run on.")
     from vitkeras import data
@@ -29,7 +33,7 @@ def compare_command(arguments):
     images, classes = data.raw_images(test, tuple(int(n) for n in runner.input["shape"][1:3]), arguments.limit or 1000)
     outputs = int(np.prod(runner.interpreter.get_output_details()[0]["shape"]))
     labels = output_labels(classes, test.class_names, read_labels(a), outputs)
-    return compare_tflite(a, b, images, labels, arguments.threads, show_progress=True)
+    return compare_tflite(a, b, images, labels, arguments.threads or 2, show_progress=True)
 
 
 def output_labels(classes, class_names, names, outputs):

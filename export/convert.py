@@ -4,6 +4,8 @@ The function that is converted has no variables: with a SavedModel on disk, whic
 twice, it takes more time. What that way gives besides, the signature's names, is added here.
 """
 
+import re
+
 import keras
 
 from vitkeras._optional import require
@@ -13,6 +15,7 @@ from .graph import tensorflow
 from .marks import LARGE, fill, marks_of
 from .outputs import named_outputs
 from .quiet import quiet
+from .report import ExportError
 
 SIGNATURE = "serving_default"
 
@@ -55,8 +58,35 @@ def _converted(model, marks):
         converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
         converter.experimental_lower_to_saved_model = False
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        data = converter.convert()
+        data = run_converter(converter, function.graph)
     return tools.read_model_from_bytearray(data), names
+
+
+def run_converter(converter, *graphs):
+    """The bytes that TensorFlow's converter gives.
+
+    Args:
+        converter: `tf.lite.TFLiteConverter`.
+        graphs: TensorFlow graphs of the functions, in which the layers of refused operators are looked for.
+
+    Raises:
+        ExportError: for operators that TFLite has not; one of each is named with its layer.
+    """
+    try:
+        return converter.convert()
+    except Exception as error:  # ConverterError is an Exception, in a module that is not public
+        text = str(error)
+        kinds = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", text)))
+        if type(error).__name__ != "ConverterError":
+            raise
+        first = {}
+        for operation in (o for graph in graphs for o in graph.get_operations() if o.type in kinds):
+            first.setdefault(operation.type, operation.name)
+        named = ", ".join(f"{kind} of {first.get(kind, 'an unnamed layer')!r}" for kind in kinds)
+        raise ExportError(
+            "export check 'builtin operators' failed: expected operators that TFLite has, received "
+            f"{named or text.strip().splitlines()[0]}; nothing was written."
+        ) from error
 
 
 def _name_ends(file, names):

@@ -8,25 +8,37 @@ import tempfile
 import zlib
 
 
-def check_output(path, overwrite):
+def check_output(path, overwrite, folder=False):
     """Raises before any work if `path` cannot or must not be written.
 
     Args:
         path: str, file or folder to make.
-        overwrite: bool, whether something at `path` may be replaced.
+        overwrite: bool, whether a file at `path`, or an older SavedModel, may be replaced.
+        folder: bool, whether a folder is to be made. Default False.
 
     Raises:
-        FileExistsError: if `path` exists and `overwrite` is False.
+        FileExistsError: if `path` exists and `overwrite` is False, or is a folder of other things.
+        IsADirectoryError, NotADirectoryError: if `path` exists and is of the other kind.
         FileNotFoundError: if its folder does not exist.
         PermissionError: if its folder cannot be written.
     """
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"output folder {folder!r} does not exist.")
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(f"output folder {folder!r} cannot be written.")
-    if os.path.lexists(path) and not overwrite:
+    if not isinstance(overwrite, bool):
+        raise ValueError(f"overwrite must be True or False, received {overwrite!r}.")
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(parent):
+        raise FileNotFoundError(f"output folder {parent!r} does not exist.")
+    if not os.access(parent, os.W_OK):
+        raise PermissionError(f"output folder {parent!r} cannot be written.")
+    if not os.path.lexists(path):
+        return
+    if not overwrite:
         raise FileExistsError(f"output {path!r} exists; choose another name, or overwrite=True (--overwrite).")
+    if os.path.isdir(path) and not folder:
+        raise IsADirectoryError(f"output {path!r} must be a file, it is a folder.")
+    if folder and not os.path.isdir(path):
+        raise NotADirectoryError(f"output {path!r} must be a folder, it is a file.")
+    if folder and os.listdir(path) and not os.path.exists(os.path.join(path, "saved_model.pb")):
+        raise FileExistsError(f"output {path!r} must be a SavedModel to be replaced, it is a folder of other things.")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,13 @@ def tensorflow():
     return require("tensorflow", "TensorFlow", "exporting", extra="tf-cpu")
 
 
+def functional(model):
+    """The functional form of a `keras.Sequential` that knows its input, and any other model as it is."""
+    if isinstance(model, keras.Sequential) and model.built and model.inputs:
+        return keras.Model(model.inputs, model.outputs, name=model.name)
+    return model
+
+
 def check_model(model):
     """Raises ValueError, in the user's terms, for a model that cannot be exported."""
     if not isinstance(model, keras.Model):

@@ -14,6 +14,10 @@ SIGNATURES = ("features", "infer", "train_head", "get_head", "set_head")
 
 def backbone_of(model):
     """The part of `model` below its head, (1, H, W, C) -> (1, D); raises ValueError if that is no feature vector."""
+    if len(model.outputs) != 1 or isinstance(model.output, dict | list | tuple):
+        raise ValueError(
+            f"model must have one output, {model.name!r} has {len(model.outputs)}, or a structure of them."
+        )
     names = [layer.name for layer in model.layers]
     output = model.get_layer("head").input if "head" in names else model.output
     if len(output.shape) != 2:

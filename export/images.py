@@ -72,7 +72,12 @@ def calibration_images(shape, source, pixel_input):
 def _of_dataset(dataset, rank):
     found, count = [], 0
     for element in dataset.as_numpy_iterator():
-        images = np.asarray(element[0] if isinstance(element, tuple) else element)
+        images = element[0] if isinstance(element, tuple) else element
+        if not isinstance(images, np.ndarray):
+            raise ValueError(
+                "calibration_images must be a tf.data set of images or of (images, labels), received elements of "
+                f"{type(element).__name__}."
+            )
         images = images[None] if images.ndim == rank else images
         found.append(images)
         count += len(images)
@@ -85,8 +90,10 @@ def _of_dataset(dataset, rank):
 
 def _checked(name, images, shape, pixel_input):
     images = np.asarray(images)
-    if images.ndim != 4 or images.shape[1:] != shape or not len(images) or images.dtype.kind not in "iuf":
+    if images.ndim != 4 or images.shape[1:] != shape or not len(images):
         raise ValueError(f"{name} must have shape (N, {', '.join(map(str, shape))}), received {images.shape}.")
+    if images.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be real numbers, received {images.dtype}.")
     images = images.astype("float32")
     if not pixel_input and not np.isfinite(images).all():
         raise ValueError(f"{name} must be finite, received NaN or infinite values.")

@@ -6,7 +6,11 @@ from .metadata import LABELS_FILE
 
 def check_labels(labels, classes):
     """Returns `labels` as a list of str; raises ValueError unless there is one line for each of `classes` outputs."""
-    labels = [str(label) for label in labels]
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        raise ValueError(f"labels must be a list of names, received {labels!r}.")
+    labels = list(labels)
+    if wrong := [label for label in labels if not isinstance(label, str)]:
+        raise ValueError(f"labels must be text, received {wrong[0]!r}.")
     if len(labels) != classes:
         raise ValueError(f"labels must hold {classes} names, one an output, received {len(labels)}.")
     broken = [label for label in labels if not label.strip() or "\n" in label or "\r" in label]

@@ -1,7 +1,6 @@
 """A preset's quantized file from the float file: channels equalised, ranges measured, operators quantized."""
 
 import os
-import tempfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,18 +28,20 @@ class Quantized:
         equalized: tuple of `Equalized`, the sites whose channels were scaled.
         centred: int, the number of attentions whose values were centred.
         kept_float: tuple of str, labels of dense layers that a search left in float.
+        float_path: str, the float file that was quantized: equalised and centred.
     """
 
     equalized: tuple = ()
     centred: int = 0
     kept_float: tuple = ()
+    float_path: str = ""
 
 
 def quantize_post_training(float_path, path, preset, images=None, pixel_input=True, num_threads=2, bar=None):
     """Writes a quantized file.
 
     Args:
-        float_path: str, float32 `.tflite` file.
+        float_path: str, float32 `.tflite` file; changed copies of it are left beside it.
         path: str, the file to write.
         preset: `Preset`.
         images: None, or array (N, H, W, C), as the file takes them. Without any, channels are not equalised, and a
@@ -56,47 +57,47 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
         ExportError: if an equalised file computes something else than the one before.
     """
     stage, over = (bar.stage, bar.images) if bar else (lambda name: None, lambda steps: steps)
-    with tempfile.TemporaryDirectory() as folder:
-        operators = read_operators(float_path)
-        modes = {operator.index: preset.mode(operator) for operator in operators}
-        sites, centred = (), 0
-        if images is not None:
-            stage("equalising channels")
-            target = os.path.join(folder, "equalized.tflite")
-            static = {index for index, mode in modes.items() if mode == "static"}
-            found = equalize(float_path, target, images, static, num_threads, over)
-            sites = tuple(site for site in found if site.strength)
-            if sites:
-                check_same(float_path, target, images[:PROOFS], num_threads)
-                float_path, operators = target, read_operators(target)
-                modes = {operator.index: preset.mode(operator) for operator in operators}
-            mixes = {o.index for o in operators if o.role == "mix" and modes[o.index] == "static"}
-            if mixes:
-                stage("centring values")
-                target = os.path.join(folder, "centred.tflite")
-                centred = centre(float_path, target, operators, mixes, images, num_threads, over)
-            if centred:
-                float_path, operators = target, read_operators(target)
-        if preset.everything:
-            stage("measuring ranges")
-            quantize_everything(
-                float_path,
-                path,
-                preset.everything,
-                _all_ranges(float_path, preset, images, pixel_input, num_threads, over),
-                _before_the_stem(float_path) if preset.everything == 16 else (),
-            )
-            return Quantized(sites, centred)
-        ranges, kept = {}, ()
-        if "static" in modes.values():
-            stage("measuring ranges")
-            ranges = measure_ranges(float_path, operators, modes, preset, images, pixel_input, num_threads, over)
-        if preset.searches:
-            stage("searching layers to keep in float")
-            modes, kept = keep_float(float_path, operators, modes, ranges, images, num_threads)
-        stage("quantizing")
-        quantize(float_path, path, operators, modes, ranges)
-        return Quantized(sites, centred, kept)
+    folder = os.path.dirname(float_path)
+    operators = read_operators(float_path)
+    modes = {operator.index: preset.mode(operator) for operator in operators}
+    sites, centred = (), 0
+    if images is not None:
+        stage("equalising channels")
+        target = os.path.join(folder, "equalized.tflite")
+        static = {index for index, mode in modes.items() if mode == "static"}
+        found = equalize(float_path, target, images, static, num_threads, over)
+        sites = tuple(site for site in found if site.strength)
+        if sites:
+            check_same(float_path, target, images[:PROOFS], num_threads)
+            float_path, operators = target, read_operators(target)
+            modes = {operator.index: preset.mode(operator) for operator in operators}
+        mixes = {o.index for o in operators if o.role == "mix" and modes[o.index] == "static"}
+        if mixes:
+            stage("centring values")
+            target = os.path.join(folder, "centred.tflite")
+            centred = centre(float_path, target, operators, mixes, images, num_threads, over)
+        if centred:
+            float_path, operators = target, read_operators(target)
+    if preset.everything:
+        stage("measuring ranges")
+        quantize_everything(
+            float_path,
+            path,
+            preset.everything,
+            _all_ranges(float_path, preset, images, pixel_input, num_threads, over),
+            _before_the_stem(float_path) if preset.everything == 16 else (),
+        )
+        return Quantized(sites, centred, (), float_path)
+    ranges, kept = {}, ()
+    if "static" in modes.values():
+        stage("measuring ranges")
+        ranges = measure_ranges(float_path, operators, modes, preset, images, pixel_input, num_threads, over)
+    if preset.searches:
+        stage("searching layers to keep in float")
+        modes, kept = keep_float(float_path, operators, modes, ranges, images, num_threads)
+    stage("quantizing")
+    quantize(float_path, path, operators, modes, ranges)
+    return Quantized(sites, centred, kept, float_path)
 
 
 def centre(float_path, target, operators, mixes, images, num_threads=2, progress=None):

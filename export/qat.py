@@ -37,8 +37,8 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
     each block's LayerNorms are multiplied into the projections behind them and frozen, as the converter does it; with
     images, the values' mean moves from `value`'s bias to that of `out`, which int8 attention is better for, and the
     channels behind a LayerNorm, between `value` and `out` and before the head are equalised where that pays, as for
-    `int8_static`; dropout and stochastic depth are off. Fine-tune it with `vitkeras.training.Engine`, best with `vitkeras.training.Distillation`, then export it with
-    `to_tflite(..., preset="qat_int8")`.
+    `int8_static`; dropout and stochastic depth are off. Fine-tune it with `vitkeras.training.Engine`, best with
+    `vitkeras.training.Distillation`, then export it with `to_tflite(..., preset="qat_int8")`.
 
     Args:
         model: a `VisionTransformer` for images of a fixed size, trained; it is left untouched.
@@ -217,6 +217,11 @@ def _fold(norm, projections):
     norm.bias.assign(np.zeros(bias.shape, "float32"))
 
 
+def _is_end(value):
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return is_number and abs(float(value)) < 1e30
+
+
 def _set_ranges(model, ranges):
     found = fake_quantizers(model)
     if set(found) != set(ranges):
@@ -224,7 +229,10 @@ def _set_ranges(model, ranges):
         what = f"lack {missing[0]!r}" if missing else f"have the unexpected {more[0]!r}"
         raise ValueError(f"ranges must be of this model: they {what} ({len(ranges)} names, {len(found)} needed).")
     for name, quantizer in found.items():
-        least, greatest = ranges[name]
-        if not (np.isfinite([least, greatest]).all() and least <= 0 <= greatest):
-            raise ValueError(f"ranges[{name!r}] must be finite and hold 0, received {ranges[name]}.")
+        ends = ranges[name]
+        if not isinstance(ends, list | tuple | np.ndarray) or len(ends) != 2 or not all(map(_is_end, ends)):
+            raise ValueError(f"ranges[{name!r}] must be two numbers below 1e30 in size, received {ends!r}.")
+        least, greatest = ends
+        if not least <= 0 <= greatest:
+            raise ValueError(f"ranges[{name!r}] must hold 0, received {ends!r}.")
         quantizer.set_range(least, greatest)

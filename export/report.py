@@ -98,27 +98,9 @@ class ExportReport:
         values["sqnr_db"] = _finite(self.sqnr_db)
         return values
 
-    def as_html(self):
-        """Returns one self-contained page: checks, file, layers, and the pictures on which file and model disagree."""
-        return report_page(self)
-
-    def as_text(self):
-        """Returns a table for people."""
-        kind = "synthetic images" if self.synthetic else "images"
-        kind_of_input = "" if self.input_dtype == "float32" else f" as {self.input_dtype}"
-        partition = f"XNNPACK partition{'' if self.partitions == 1 else 's'}"
-        accelerated = "fully accelerated" if self.fully_accelerated else "NOT fully accelerated"
-        lines = {
-            "file": f"{self.path} ({self.size_bytes / 1e6:.2f} MB, {self.gzip_bytes / 1e6:.2f} MB compressed)",
-            "preset": f"{self.preset}, image 0...255{kind_of_input} -> {self.output}",
-            "graph": f"{sum(self.operators.values())} builtin operators, {self.partitions} {partition}, {accelerated}",
-            f"against Keras, {self.images} {kind}": (
-                f"max |difference| {self.max_abs_difference:.2e}, cosine {self.cosine:.6f}, "
-                f"SQNR {self.sqnr_db:.1f} dB, same top-1 {100 * self.top1_agreement:.1f} %"
-            ),
-            "latency": f"{self.latency_ms:.2f} ms an image, {self.num_threads} threads",
-            "sha256": self.sha256,
-        }
+    def notes(self):
+        """Returns what only some files have to say, dict of name -> text."""
+        lines = {}
         if self.top5_agreement is not None:
             lines["same top-5"] = f"{100 * self.top5_agreement:.1f} %"
         if self.accuracies is not None:
@@ -136,6 +118,35 @@ class ExportReport:
                 f"{100 * self.zero_weights:.1f} % of the weights; dense kernels: they make the compressed file "
                 "smaller, and nothing faster"
             )
+        return lines
+
+    def is_classifier(self):
+        """Whether the outputs are of classes: of features the highest means nothing."""
+        return not self.output.startswith(("features", "embedding"))
+
+    def as_html(self):
+        """Returns one self-contained page: checks, file, layers, and the pictures on which file and model disagree."""
+        return report_page(self)
+
+    def as_text(self):
+        """Returns a table for people."""
+        kind = "synthetic images" if self.synthetic else "images"
+        kind_of_input = "" if self.input_dtype == "float32" else f" as {self.input_dtype}"
+        partition = f"XNNPACK partition{'' if self.partitions == 1 else 's'}"
+        top1 = f", same top-1 {100 * self.top1_agreement:.1f} %" if self.is_classifier() else ""
+        accelerated = "fully accelerated" if self.fully_accelerated else "NOT fully accelerated"
+        lines = {
+            "file": f"{self.path} ({self.size_bytes / 1e6:.2f} MB, {self.gzip_bytes / 1e6:.2f} MB compressed)",
+            "preset": f"{self.preset}, image 0...255{kind_of_input} -> {self.output}",
+            "graph": f"{sum(self.operators.values())} builtin operators, {self.partitions} {partition}, {accelerated}",
+            f"against Keras, {self.images} {kind}": (
+                f"max |difference| {self.max_abs_difference:.2e}, cosine {self.cosine:.6f}, "
+                f"SQNR {self.sqnr_db:.1f} dB{top1}"
+            ),
+            "latency": f"{self.latency_ms:.2f} ms an image, {self.num_threads} threads",
+            "sha256": self.sha256,
+        }
+        lines |= self.notes()
         width = max(map(len, lines))
         return "\n".join(f"{key:{width}s}  {value}" for key, value in lines.items())
 

@@ -61,8 +61,7 @@ def report_page(report):
 
 def _checks(report):
     kind = "synthetic images" if report.synthetic else "images"
-    # On made-up images, and of features, the highest output means nothing.
-    required = None if report.synthetic or report.output.startswith(("features", "embedding")) else True
+    required = None if report.synthetic else True  # on made-up images the highest output means nothing
     outside = "" if report.fully_accelerated else ", some operators outside"
     rows = [
         ("XNNPACK partitions", f"{report.partitions}{outside}", report.partitions == 1),
@@ -71,8 +70,9 @@ def _checks(report):
         ("cosine to the Keras model", f"{report.cosine:.6f}", True),
         ("largest difference", f"{report.max_abs_difference:.2e}", None),
         ("signal to difference", f"{report.sqnr_db:.1f} dB", None),
-        (f"same top-1 on {report.images} {kind}", f"{100 * report.top1_agreement:.1f} %", required),
     ]
+    if report.is_classifier():
+        rows.append((f"same top-1 on {report.images} {kind}", f"{100 * report.top1_agreement:.1f} %", required))
     return [[_cell(name), _number(found), VERDICTS[good]] for name, found, good in rows]
 
 
@@ -80,11 +80,12 @@ def _facts(report):
     threads = f"{report.num_threads} thread{'' if report.num_threads == 1 else 's'}"
     facts = {
         "preset": report.preset,
-        "size": f"{report.size_bytes / 1e6:.2f} MB",
+        "size": f"{report.size_bytes / 1e6:.2f} MB, {report.gzip_bytes / 1e6:.2f} MB compressed",
         "latency": f"{report.latency_ms:.2f} ms an image, {threads}, on the machine of the export",
         "SHA-256": report.sha256,
     }
-    return [[_cell(name), f"<td><code>{_text(fact)}</code></td>"] for name, fact in facts.items()]
+    rows = [[_cell(name), f"<td><code>{_text(fact)}</code></td>"] for name, fact in facts.items()]
+    return rows + [[_cell(name), _cell(note)] for name, note in report.notes().items()]
 
 
 def _layers(layer_snr):

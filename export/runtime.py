@@ -8,13 +8,22 @@ from vitkeras._optional import require
 
 from .quiet import quiet
 
+MOST_THREADS = 256
+
+
+def check_threads(num_threads):
+    """Raises ValueError unless `num_threads` is an int in 1...256."""
+    is_int = isinstance(num_threads, int | np.integer) and not isinstance(num_threads, bool)
+    if not is_int or not 1 <= num_threads <= MOST_THREADS:
+        raise ValueError(f"num_threads must be an int in 1...{MOST_THREADS}, received {num_threads!r}.")
+
 
 class TFLiteRunner:
     """A file in LiteRT's interpreter, on the CPU with XNNPACK.
 
     Args:
         path: str, the `.tflite` file; one input of batch 1.
-        num_threads: int >= 1. Default 2.
+        num_threads: int in 1...256. Default 2.
         kernels: "xnnpack" (default); "builtin", TFLite's own fast kernels; or "reference", its plain and slow ones.
 
     Raises:
@@ -24,6 +33,7 @@ class TFLiteRunner:
 
     def __init__(self, path, num_threads=2, kernels="xnnpack"):
         litert = require("ai_edge_litert.interpreter", "ai-edge-litert", "running a .tflite file", extra="export")
+        check_threads(num_threads)
         types = litert.OpResolverType
         kind = {
             "xnnpack": types.AUTO,

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import checks, outputs
 from .files import check_output, written_aside
-from .graph import check_model, export_model, serving_module, tensorflow
+from .graph import check_model, export_model, functional, serving_module, tensorflow
 from .images import synthetic_images
 from .presets import PRESETS
 from .quiet import quiet
@@ -45,7 +45,8 @@ def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing
         >>> to_saved_model(model, "photos_saved_model")                     # doctest: +SKIP
     """
     path = os.fspath(path).rstrip(os.sep)
-    check_output(path, overwrite)
+    check_output(path, overwrite, folder=True)
+    model = functional(model)
     check_model(model)
     tf = tensorflow()
     from vitkeras.data.resizing import resizer

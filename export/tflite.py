@@ -22,7 +22,7 @@ from .convert import convert
 from .even_rows import even_mixes
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
-from .graph import check_model, export_model, tensorflow
+from .graph import check_model, export_model, functional, tensorflow
 from .layer_snr import layer_snr
 from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
@@ -30,6 +30,7 @@ from .presets import find_preset
 from .progress import progress
 from .qat import activation_ranges, baked_model, rounds_mix, take_scales
 from .qat_ranges import quantize_learned
+from .runtime import check_threads
 from .uint8_input import check_input_dtype, take_uint8
 from .verify import verify
 from .wide_norm import widen_norms
@@ -81,7 +82,7 @@ def to_tflite(
         pixel_input: bool. True (default): the file takes 0...255, the normalisation folded into the patch
             embedding, or two operators before a ResNet's root. False: it takes what the model takes, and
             `verify_images` too.
-        num_threads: int >= 1, for the check's run. Default 2.
+        num_threads: int in 1...256, for the check's run. Default 2.
         input_dtype: "float32" (default), which also takes the fractions of a resized photo, or "uint8": whole pixels,
             a quarter of the bytes to hand over; it needs `pixel_input`, loses nothing and stays in the one partition.
         output: None (default), what the model returns; several outputs, as of `vitkeras.features`, are named
@@ -109,7 +110,11 @@ def to_tflite(
     path = os.fspath(path)
     rule = find_preset(preset)
     check_output(path, overwrite)
+    check_threads(num_threads)
+    if not isinstance(pixel_input, bool):
+        raise ValueError(f"pixel_input must be True or False, received {pixel_input!r}.")
     _require_tools(rule)
+    model = functional(model)
     source, learned = _learned(model, pixel_input, output) if rule.learned else (model, None)
     check_model(source)
     outputs.check_output_choice(model, output, k)
@@ -232,8 +237,8 @@ def make_file(
         gc.collect()  # a Keras model holds itself in cycles
         if learned is not None:
             quantize_learned(float_path, path, *learned)
-            done = Quantized()
+            done = Quantized(float_path=float_path)  # its channels are scaled in place
         else:
             done = quantize_post_training(float_path, path, rule, calibration, pixel_input, num_threads, bar)
-        snr = () if images is None else layer_snr(float_path, path, images, num_threads)
+        snr = () if images is None else layer_snr(done.float_path, path, images, num_threads)
     return {"layer_snr": snr, "equalized": done.equalized, "centred": done.centred, "kept_float": done.kept_float}

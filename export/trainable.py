@@ -12,11 +12,13 @@ import numpy as np
 from vitkeras._optional import require
 
 from . import labels as labels_module
+from .convert import run_converter
 from .files import check_output, written_aside
-from .graph import check_model, export_model, tensorflow
+from .graph import check_model, export_model, functional, tensorflow
 from .head_graph import backbone_of, head_module
 from .quantize import quantize_dynamic
 from .quiet import quiet
+from .runtime import check_threads
 from .trainable_checks import check_trainable
 
 _PRESETS = {"fp32": None, "int8_dynamic": quantize_dynamic}
@@ -75,8 +77,10 @@ def to_trainable_tflite(
     path = os.fspath(path)
     _check_arguments(classes, batch_size, head, preset)
     check_output(path, overwrite)
+    check_threads(num_threads)
     tensorflow()
     require("ai_edge_litert.interpreter", "ai-edge-litert", "exporting", extra="export")
+    model = functional(model)
     check_model(model)
     if labels is not None:
         labels = labels_module.check_labels(labels, classes)
@@ -119,7 +123,9 @@ def _write(module_and_functions, preset, path):
             tf.saved_model.save(module, folder, signatures=functions)
             converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(functions))
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-            data = converter.convert()
+            data = run_converter(
+                converter, *(function.get_concrete_function().graph for function in functions.values())
+            )
         quantize = _PRESETS[preset]
         first = path if quantize is None else os.path.join(folder, "float.tflite")
         with open(first, "wb") as file:
