@@ -205,7 +205,7 @@ def _load(path):
             return keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError, OSError, KeyError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if unknown := re.match(r"Could not locate class '(.+?)'", first):
+        if unknown := re.search(r"Could not locate class '(.+?)'", str(error)):
             raise ValueError(
                 f"--model {path!r} has a layer of the class {unknown[1]!r}, which this command doesn't know: load it "
                 "in Python and call vitkeras.export.to_tflite."

@@ -3,6 +3,8 @@
 Legend: B batch, H W image size, C channels.
 """
 
+import warnings
+
 import keras
 import numpy as np
 
@@ -20,7 +22,7 @@ def tensorflow():
 def functional(model):
     """The functional form of a `keras.Sequential` that knows its input, and any other model as it is."""
     if isinstance(model, keras.Sequential) and model.built and model.inputs:
-        return keras.Model(model.inputs, model.outputs, name=model.name)
+        return keras.Model(model.inputs[0], model.outputs[0], name=model.name)
     return model
 
 
@@ -28,10 +30,9 @@ def check_model(model):
     """Raises ValueError, in the user's terms, for a model that cannot be exported."""
     if not isinstance(model, keras.Model):
         raise ValueError(f"model must be a keras.Model, received {type(model).__name__}.")
-    if len(model.inputs or ()) != 1 or not model.outputs:
-        raise ValueError(
-            f"model must be functional with one input, {model.name!r} has {len(model.inputs or ())} inputs."
-        )
+    inputs = getattr(model, "inputs", None) or ()  # a Sequential that isn't built has no such attribute
+    if len(inputs) != 1 or not model.outputs:
+        raise ValueError(f"model must be functional with one input, {model.name!r} has {len(inputs)} inputs.")
     if any(hasattr(layer, "fake_quantizers") for layer in model.layers):
         raise ValueError(
             f"model {model.name!r} comes from prepare_qat: export it with to_tflite(preset='qat_int8'), or take its "
@@ -43,6 +44,17 @@ def check_model(model):
     for variable in model.weights:
         if not np.isfinite(keras.ops.convert_to_numpy(variable).astype("float32")).all():
             raise ValueError(f"model weight {variable.path!r} holds NaN or infinite values.")
+
+
+def warn_of_scaling(model):
+    """Warns of a layer that looks as if the model took 0...255 itself."""
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Rescaling) and np.max(np.abs(layer.scale)) < 0.1:
+            warnings.warn(
+                f"model {model.name!r} has the layer {layer.name!r}, but its file scales pixels to -1...1 before the "
+                "model: pass pixel_input=False if it takes 0...255.",
+                stacklevel=3,
+            )
 
 
 def export_model(model, pixel_input):

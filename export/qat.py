@@ -44,7 +44,8 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         model: a `VisionTransformer` for images of a fixed size, trained; it is left untouched.
         calibration_images: array (N, H, W, C), -1...1 as the model takes them, from which the ranges of the activations
             are read: a few dozen that look like those to come.
-        ranges: instead of images, what `activation_ranges` gave for the model whose `baked_model` this is.
+        ranges: instead of images, what `activation_ranges` gave for the model whose `baked_model` this is. A model
+            whose kernels are not on an int8 grid is refused.
         batch_size: int >= 1, images at a time in the calibration. Default 8.
         float_mix: bool, whether the attention's weighted sum of the values stays in float, in the file too: its
             rounding costs most, see docs/quantization-aware-training.md. With `ranges` they tell. Default False.
@@ -73,6 +74,7 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         _fold(norm, projections)
     if ranges is not None:
         _set_ranges(quantized, ranges)
+        _check_grid(quantized)
         set_mode(quantized, QUANTIZE)
     else:
         calibrate(quantized, images, batch_size)
@@ -215,6 +217,18 @@ def _fold(norm, projections):
         dense.kernel.assign((scale[:, None] * kernel).astype("float32"))
     norm.scale.assign(np.ones(scale.shape, "float32"))
     norm.bias.assign(np.zeros(bias.shape, "float32"))
+
+
+def _check_grid(model):
+    """Raises ValueError unless the kernels hold int8 values, as those of a `baked_model` do."""
+    for layer in model._flatten_layers():
+        if isinstance(layer, (keras.layers.Dense, keras.layers.Conv2D)):
+            kernel, rounded = (keras.ops.convert_to_numpy(k) for k in (layer.kernel, quantized_kernel(layer.kernel)))
+            if np.abs(kernel - rounded).max() > 1e-5 * np.abs(kernel).max():
+                raise ValueError(
+                    f"ranges are for the baked_model that they were saved with: {layer.kernel.path!r} of "
+                    f"{model.name!r} holds other values than int8 ones."
+                )
 
 
 def _is_end(value):

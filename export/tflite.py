@@ -22,7 +22,7 @@ from .convert import convert
 from .even_rows import even_mixes
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
-from .graph import check_model, export_model, functional, tensorflow
+from .graph import check_model, export_model, functional, tensorflow, warn_of_scaling
 from .layer_snr import layer_snr
 from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
@@ -118,6 +118,8 @@ def to_tflite(
     source, learned = _learned(model, pixel_input, output) if rule.learned else (model, None)
     check_model(source)
     outputs.check_output_choice(model, output, k)
+    if pixel_input:
+        warn_of_scaling(source)
     check_input_dtype(input_dtype, pixel_input)
     if input_dtype == "uint8" and rule.everything == 8:
         raise ValueError(f"input_dtype must be 'float32' for preset {preset!r}, whose input is int8: pixel - 128.")

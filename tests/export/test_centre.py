@@ -92,4 +92,6 @@ def test_static_files_lose_less(make, tmp_path, monkeypatch):
         reports.append(report)
     centred, plain = reports
     assert (centred.centred, plain.centred) == (2, 0) and "values of 2 attentions" in str(centred)
+    values = [db for label, db in centred.layer_snr if label.endswith("/value")]
+    assert len(values) == 2 and min(values) > 25, values  # the shift itself is no noise
     assert centred.sqnr_db >= plain.sqnr_db + 2  # 2.8 here, with 16 tokens; more tokens have smaller weights

@@ -77,7 +77,10 @@ def test_the_command(files, pixels, tmp_path, capsys):
         (command[:3], "--compare needs --data SPEC"),
         ([*command, "--out", str(tmp_path / "x")], "--out is for an export, received it with --compare"),
         ([*command, "--limit", "0"], "--limit must be >= 1, received 0"),
-        (["--compare", files["float"], "no.tflite", "--data", photos], "'no.tflite' does not run in LiteRT"),
+        (
+            ["--compare", files["float"], "no.tflite", "--data", photos],
+            "--compare must name two .tflite files, 'no.tflite' is none",
+        ),
         ([], "--model M.keras and --out PATH are needed, or --compare A B and --data SPEC"),
     ):
         assert cli.main(arguments) == 2

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 
+import keras
 import pytest
 from PIL import Image
 
@@ -51,12 +52,22 @@ def test_images_of_a_folder(saved, pixels, tmp_path, capsys):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (("--model", "nothing.keras"), "--model 'nothing.keras' is not a file"),
+        (
+            ("--model", "nothing.keras"),
+            "--model 'nothing.keras' must be a file saved by Keras or a folder with model.keras",
+        ),
         (("--preset", "int9"), "preset must be one of"),
         (("--out", "/no/such/folder/m.tflite"), "output folder '/no/such/folder' does not exist"),
-        (("--labels", "/no/labels.txt"), "/no/labels.txt"),
+        (
+            ("--labels", "/no/labels.txt"),
+            "--labels '/no/labels.txt' must be a text file in UTF-8: No such file or directory.",
+        ),
         (("--data", "folder:/no/such"), "/no/such"),
-        (("--threads", "0"), "--threads must be >= 1, received 0"),
+        (("--threads", "0"), "--threads must be in 1...256, received 0"),
+        (("--threads", "100000"), "--threads must be in 1...256, received 100000"),
+        (("--preset", "int8_static"), "--calibration SPEC is needed for --preset int8_static"),
+        (("--preset", "qat_int8"), "--ranges JSON is needed for --preset qat_int8"),
+        (("--k", "3"), "--k is for --output top_k, received --k 3"),
     ],
 )
 def test_bad_input_is_one_sentence_and_code_2(saved, tmp_path, capsys, change, message):
@@ -72,6 +83,38 @@ def test_files_that_are_no_models(tmp_path, capsys):
     assert run("--model", tmp_path / "text.keras", "--out", tmp_path / "m.tflite") == 2
     assert "is not a model saved by Keras" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["text.keras"]
+
+
+@pytest.mark.parametrize("first, second", [("out", "html"), ("json", "html"), ("json", "model"), ("html", "labels")])
+def test_no_file_is_written_over_another(saved, tmp_path, capsys, first, second):
+    (tmp_path / "labels.txt").write_text("a\nb\nc\nd\ne\nf\ng\n")
+    paths = {"model": saved, "out": tmp_path / "m.tflite", "labels": tmp_path / "labels.txt"}
+    paths[first] = paths.get(second) or paths.setdefault(second, paths.get(first, tmp_path / "x"))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(*(part for name, path in paths.items() for part in (f"--{name}", path)), "--overwrite") == 2
+    error = capsys.readouterr().err
+    assert f"--{first} and --{second} must be different files, received " in error
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_runs_folder_and_a_name_in_capitals(make, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    make().save(tmp_path / "run" / "model.keras")
+    assert run("--model", tmp_path / "run", "--out", tmp_path / "M.TFLITE", "--preset", "fp32") == 0
+    assert (tmp_path / "M.TFLITE").is_file()
+
+
+def test_a_class_of_another_program_is_named(tmp_path, capsys):
+    class Own(keras.layers.Layer):
+        def call(self, x):
+            return x
+
+    image = keras.Input((8, 8, 3))
+    keras.Model(image, Own()(image)).save(tmp_path / "own.keras")
+    assert run("--model", tmp_path / "own.keras", "--out", tmp_path / "m.tflite") == 2
+    assert (
+        "has a layer of the class 'Own', which this command doesn't know: load it in Python" in capsys.readouterr().err
+    )
 
 
 def test_existing_output_and_debug(saved, tmp_path, capsys):

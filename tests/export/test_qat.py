@@ -262,5 +262,15 @@ def test_errors(make, inputs):
         prepare_qat(model, ranges=ranges | {"tail/input": (0, 1)})
     with pytest.raises(ValueError, match="they lack 'encoder_block_01/key'"):
         prepare_qat(model, ranges={name: pair for name, pair in ranges.items() if name != "encoder_block_01/key"})
-    with pytest.raises(ValueError, match=r"\['encoder_block_01/key'\] must be finite and hold 0, received \(1, 2\)"):
-        prepare_qat(model, ranges=ranges | {"encoder_block_01/key": (1, 2)})
+    for ends, rule in (
+        ((1, 2), r"hold 0, received \(1, 2\)"),
+        (["a", "b"], "two numbers below 1e30 in size, received .'a', 'b'."),
+        ((False, True), "two numbers"),
+        ((0, 1e39), "two numbers"),
+        ((np.nan, 1), "two numbers"),
+        ((0, 1, 2), "two numbers"),
+    ):
+        with pytest.raises(ValueError, match=rf"\['encoder_block_01/key'\] must (be )?{rule}"):
+            prepare_qat(model, ranges=ranges | {"encoder_block_01/key": ends})
+    with pytest.raises(ValueError, match="ranges are for the baked_model .*: 'patch_embedding/projection/kernel' of"):
+        prepare_qat(model, ranges=ranges)

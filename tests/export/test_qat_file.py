@@ -112,10 +112,19 @@ def test_command_line(make, inputs, tmp_path, capsys):
     baked_model(student).save(model)
     (tmp_path / "ranges.json").write_text(json.dumps(activation_ranges(student)))
     command = ["--model", model, "--out", out, "--preset", "qat_int8"]
-    assert main(command) == 2 and "--ranges is for --preset qat_int8, which needs it" in capsys.readouterr().err
+    assert main(command) == 2 and "--ranges JSON is needed for --preset qat_int8" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text('{"head/input": 3}')
     assert main([*command, "--ranges", str(tmp_path / "bad.json")]) == 2
     assert "must hold names with two numbers each" in capsys.readouterr().err
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    make().save(tmp_path / "float.keras")
+    for change, message in (
+        (["--ranges", str(tmp_path / "no.json")], "no.json' must be a text file in UTF-8: No such file or directory."),
+        (["--ranges", str(tmp_path / "bytes.json")], "bytes.json' must be a text file in UTF-8: it holds other bytes."),
+        (["--ranges", ranges, "--preset", "fp32"], "--ranges is for --preset qat_int8, received --preset fp32."),
+        (["--ranges", ranges, "--model", str(tmp_path / "float.keras")], "holds other values than int8 ones."),
+    ):
+        assert main([*command, *change]) == 2 and message in capsys.readouterr().err
     assert not os.path.exists(out)
     assert main([*command, "--ranges", ranges]) == 0
     assert "qat_int8, image 0...255 -> logits" in capsys.readouterr().out and os.path.exists(out)

@@ -9,7 +9,18 @@ import pytest
 import tensorflow as tf
 
 import vitkeras
-from vitkeras.export import ExportError, checks, graph, presets, quantize, run_tflite, tflite, to_saved_model, to_tflite
+from vitkeras.export import (
+    ExportError,
+    checks,
+    graph,
+    presets,
+    quantize,
+    run_tflite,
+    tflite,
+    to_saved_model,
+    to_tflite,
+    to_trainable_tflite,
+)
 from vitkeras.export.quiet import quiet
 from vitkeras.export.runtime import TFLiteRunner, is_fully_accelerated
 
@@ -30,6 +41,58 @@ def test_flex_operators(tmp_path):
     path = convert(lambda x: tf.linalg.inv(x), (1, 3, 3), tmp_path / "flex", flex=True)
     with pytest.raises(ExportError, match=r"'builtin operators' failed: .* custom operators \['FlexMatrixInverse'\]"):
         checks.check_graph(path)
+
+
+def test_a_layer_that_needs_flex_is_named(tmp_path):
+    image = keras.Input((16, 16, 3))
+    x = keras.layers.UpSampling2D(interpolation="bicubic", name="larger")(image)
+    model = keras.Model(image, keras.layers.Dense(3)(keras.layers.Flatten()(x)))
+    for export in (to_tflite, lambda *args: to_trainable_tflite(*args, classes=3)):
+        with pytest.raises(
+            ExportError, match=r"'builtin operators' failed: .* ResizeBicubic of '.*larger.*'; nothing w"
+        ):
+            export(model, str(tmp_path / "net.tflite"))
+    assert not os.listdir(tmp_path)
+
+
+def test_a_sequential_model_is_exported(tmp_path, assert_close):
+    layers = [keras.Input((16, 12, 3)), keras.layers.Conv2D(5, 3), keras.layers.Flatten(), keras.layers.Dense(3)]
+    model, images = keras.Sequential(layers), np.random.default_rng(2).integers(0, 256, (5, 16, 12, 3))
+    to_tflite(model, str(tmp_path / "net.tflite"), "fp32")
+    assert_close(run_tflite(str(tmp_path / "net.tflite"), images), model.predict(images / 127.5 - 1, verbose=0), 1e-5)
+    to_saved_model(model, str(tmp_path / "saved"))
+    with pytest.raises(ValueError, match="model must be functional with one input"):
+        to_tflite(keras.Sequential(layers[1:]), str(tmp_path / "other.tflite"))
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' Rescaling
+def test_a_model_that_scales_pixels_itself_is_warned_of(tmp_path):
+    image = keras.Input((8, 8, 3))
+    x = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255, name="scale_it")(image))
+    model = keras.Model(image, keras.layers.Dense(3)(x))
+    with pytest.warns(UserWarning, match="has the layer 'scale_it', but its file scales pixels to -1...1 before"):
+        to_tflite(model, str(tmp_path / "net.tflite"), "fp32")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"labels": "abcdefg"}, "labels must be a list of names, received 'abcdefg'"),
+        ({"labels": 3}, "labels must be a list of names, received 3"),
+        ({"labels": [None] * 7}, "labels must be text, received None"),
+        ({"about": "me"}, "about must be a dict of text, received 'me'"),
+        ({"num_threads": 0}, "num_threads must be an int in 1...256, received 0"),
+        ({"num_threads": 1.5}, "num_threads must be an int in 1...256, received 1.5"),
+        ({"num_threads": True}, "num_threads must be an int in 1...256, received True"),
+        ({"preset": ["fp32"]}, r"preset must be one of .* received \['fp32'\]"),
+        ({"overwrite": "no"}, "overwrite must be True or False, received 'no'"),
+        ({"pixel_input": "x"}, "pixel_input must be True or False, received 'x'"),
+    ],
+)
+def test_arguments_of_other_types(make, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        to_tflite(make(), str(tmp_path / "net.tflite"), **options)
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(

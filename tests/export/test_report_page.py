@@ -116,13 +116,15 @@ def test_disagreements_are_found_and_ties_are_none():
     assert [d.position for d in find_disagreements(np.zeros((20, 2, 2, 3)), *many)] == list(range(12))
 
 
-@pytest.mark.parametrize("option", ["--html", "--about", "--output"])
+@pytest.mark.parametrize("option", ["--html", "--about", "--output", "--preset", "--k", "--limit", "--threads"])
 def test_a_saved_model_has_no_such_option(make, tmp_path, capsys, option):
     make().save(tmp_path / "m.keras")
     arguments = ["--model", str(tmp_path / "m.keras"), "--out", str(tmp_path / "folder"), option]
-    value = {"--html": str(tmp_path / "r.html"), "--about": "author=me", "--output": "logits"}[option]
+    value = {"--html": str(tmp_path / "r.html"), "--about": "author=me", "--output": "logits", "--preset": "fp32"}.get(
+        option, "3"
+    )
     assert cli.main([*arguments, value]) == 2
-    assert f"error: {option} is for a .tflite output." in capsys.readouterr().err
+    assert f"error: {option} is for a .tflite output, received --out '" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["m.keras"]
 
 

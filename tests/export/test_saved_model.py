@@ -11,6 +11,7 @@ from PIL import Image
 
 import vitkeras
 from vitkeras.export import ExportError, graph, saved_model, to_saved_model
+from vitkeras.export.files import check_output
 from vitkeras.models.axial import AxialViT
 from vitkeras.models.resnet import ResNet
 
@@ -167,12 +168,25 @@ def test_an_existing_folder_is_kept_unless_told(make, tmp_path):
     (path / "mine.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="exists; choose another name"):
         to_saved_model(make(), str(path))
+    with pytest.raises(FileExistsError, match="must be a SavedModel to be replaced, it is a folder of other things"):
+        to_saved_model(make(), str(path), overwrite=True)
+    (path / "saved_model.pb").write_text("an older one")
     with pytest.raises(ValueError, match="preprocessing must be one of resize, resize_crop, received 'crop'"):
         to_saved_model(make(), str(path), overwrite=True, preprocessing="crop")
-    assert os.listdir(path) == ["mine.txt"]
+    assert sorted(os.listdir(path)) == ["mine.txt", "saved_model.pb"]
     to_saved_model(make(), str(path), overwrite=True)
     assert "saved_model.pb" in os.listdir(path) and "mine.txt" not in os.listdir(path)
     assert os.listdir(tmp_path) == ["saved"]
+
+
+@pytest.mark.parametrize("there, folder", [("file", True), ("folder", False)])
+def test_neither_kind_replaces_the_other(tmp_path, there, folder):
+    path = tmp_path / "there"
+    path.mkdir() if there == "folder" else path.write_text("mine")
+    with pytest.raises(OSError, match=f"must be a {'folder' if folder else 'file'}, it is a {there}"):
+        check_output(str(path), True, folder)
+    with pytest.raises(ValueError, match="overwrite must be True or False, received 'no'"):
+        check_output(str(path), "no", folder)
 
 
 def test_a_wrong_one_is_not_written(make, tmp_path, monkeypatch):

@@ -240,3 +240,12 @@ def test_wrong_numbers_are_refused(run, broken):
     }.get(broken) or wrong("train_head", broken, lambda value: value * 1.001 + 1e-3)
     with pytest.raises(ExportError, match="(train_head|get_head|set_head).* failed: expected"):
         trainable_checks._check_head(changed, zeros, BATCH)
+
+
+@pytest.mark.parametrize("outputs", [list, lambda pair: dict(zip("ab", pair))])
+def test_several_outputs_are_refused(tmp_path, outputs):
+    image = keras.Input((8, 8, 3))
+    x = keras.layers.Flatten()(image)
+    model = keras.Model(image, outputs([keras.layers.Dense(3)(x), x]))
+    with pytest.raises(ValueError, match="model must have one output, .* has 2"):
+        to_trainable_tflite(model, str(tmp_path / "net.tflite"), classes=3)
