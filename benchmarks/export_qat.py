@@ -1,6 +1,6 @@
 """What quantization-aware training gives back, on a trained ViT-S/14 and photos of twelve flowers.
 
-    python benchmarks/export_qat.py [--steps 60] [--kinds int8,float_mix] [--workdir DIR] [--json PATH]
+    python benchmarks/export_qat.py [--steps 240] [--kinds int8,float_mix] [--workdir DIR] [--json PATH]
 
 The net and the photos are those of benchmarks/export_accuracy.py. `vitkeras-qat` distils the net from itself on the
 training photos; its files, before and after, are compared with the float model on 240 test photos, beside the preset
@@ -30,7 +30,7 @@ GAIN = 3.0  # dB above int8_static
 def main(argv=None):
     """Runs the benchmark; returns the exit code."""
     parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parse.add_argument("--steps", type=int, default=60, help="of 16 photos (default 60); 0: no training")
+    parse.add_argument("--steps", type=int, default=240, help="of 16 photos (default 240); 0: no training")
     parse.add_argument("--kinds", default=",".join(KINDS), help=f"some of {', '.join(KINDS)}")
     parse.add_argument("--set", action="append", default=[], metavar="A.B=V", help="of vitkeras-qat, after the others")
     parse.add_argument("--calibration", type=int, default=144, metavar="N", help="training photos (default 144)")

@@ -8,7 +8,7 @@ from .card import read_card
 from .compare import Comparison, compare_tflite
 from .labels import read_labels
 from .presets import PRESETS
-from .qat import activation_ranges, baked_model, prepare_qat
+from .qat import activation_ranges, baked_model, prepare_qat, ranges_record
 from .range_search import LearnedRanges, learn_ranges
 from .report import ExportError, ExportReport
 from .runtime import run_tflite
@@ -29,6 +29,7 @@ __all__ = [
     "compare_tflite",
     "learn_ranges",
     "prepare_qat",
+    "ranges_record",
     "read_card",
     "read_labels",
     "run_tflite",

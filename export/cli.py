@@ -215,14 +215,15 @@ def _load(path):
 
 
 def _with_ranges(model, path):
-    from .qat import prepare_qat
+    from .qat import FINGERPRINT, prepare_qat
 
     try:
         ranges = json.loads(_read_text("--ranges", path))
     except json.JSONDecodeError as error:
         raise ValueError(f"--ranges {path!r} is not JSON ({error}).") from error
-    pairs = isinstance(ranges, dict) and all(isinstance(p, list) and len(p) == 2 for p in ranges.values())
-    if not pairs:
+    if not isinstance(ranges, dict) or not all(
+        isinstance(pair, list) and len(pair) == 2 for name, pair in ranges.items() if name != FINGERPRINT
+    ):
         raise ValueError(f"--ranges {path!r} must hold names with two numbers each, as vitkeras-qat writes them.")
     return prepare_qat(model, ranges=ranges)
 

@@ -152,7 +152,7 @@ def _scales(tops, weights, strength):
     alive = (tops > 0) & (columns > 0)
     logs = np.where(alive, strength * np.log(np.where(alive, tops, 1)), 0)
     logs -= np.where(alive, (1 - strength) * np.log(np.where(alive, columns, 1)), 0)
-    logs[alive] -= logs[alive].mean()
+    logs[alive] -= logs[alive].mean() if alive.any() else 0
     return np.exp(logs).astype("float32")
 
 

@@ -3,6 +3,8 @@
 Legend: N images.
 """
 
+import hashlib
+
 import keras
 import numpy as np
 
@@ -14,6 +16,7 @@ from .qat_calibrate import calibrate, norm_sites
 from .qat_layers import QUANTIZED, FloatMixEncoderBlock
 
 _PLAIN = {quantized: plain for plain, quantized in QUANTIZED.items()} | {FloatMixEncoderBlock: layers.EncoderBlock}
+FINGERPRINT = "weights_sha256"  # the name in ranges.json
 _RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate", "rate")
 # Layers without a matrix product, which stay as they are.
 _FLOAT = (
@@ -44,8 +47,9 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         model: a `VisionTransformer` for images of a fixed size, trained; it is left untouched.
         calibration_images: array (N, H, W, C), -1...1 as the model takes them, from which the ranges of the activations
             are read: a few dozen that look like those to come.
-        ranges: instead of images, what `activation_ranges` gave for the model whose `baked_model` this is. A model
-            whose kernels are not on an int8 grid is refused.
+        ranges: instead of images, what `activation_ranges` gave for the model whose `baked_model` this is, or the
+            `ranges.json` of a `vitkeras-qat` run. A model whose kernels are not on an int8 grid is refused, and one
+            with other weights than those that `ranges.json` was saved with.
         batch_size: int >= 1, images at a time in the calibration. Default 8.
         float_mix: bool, whether the attention's weighted sum of the values stays in float, in the file too: its
             rounding costs most, see docs/quantization-aware-training.md. With `ranges` they tell. Default False.
@@ -67,6 +71,7 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         _check_layer(model, layer)
     images = None if calibration_images is None else _check_images(model, calibration_images, batch_size)
     if ranges is not None:
+        ranges = _own_ranges(model, ranges)
         float_mix = not rounds_mix(ranges)
     kinds = QUANTIZED | ({layers.EncoderBlock: FloatMixEncoderBlock} if float_mix else {})
     quantized = _convert(model, lambda layer: kinds.get(type(layer), type(layer)))
@@ -98,6 +103,39 @@ def activation_ranges(qat_model):
         (0.0, 0.97)
     """
     return {name: (float(q.minimum), float(q.maximum)) for name, q in _quantizers(qat_model).items()}
+
+
+def ranges_record(qat_model, baked):
+    """`activation_ranges` and the fingerprint of the model that they belong to, ready for JSON.
+
+    Args:
+        qat_model: from `prepare_qat`.
+        baked: its `baked_model`.
+
+    Returns:
+        dict, which `prepare_qat(baked, ranges=...)` takes.
+    """
+    return {FINGERPRINT: _weights_sha256(baked), **activation_ranges(qat_model)}
+
+
+def _weights_sha256(model):
+    """Hexadecimal SHA-256 of a model's weights, by their paths; random states don't count."""
+    digest = hashlib.sha256()
+    for path, variable in sorted((v.path, v) for v in model.weights):
+        digest.update(path.encode())
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(variable)).tobytes())
+    return digest.hexdigest()
+
+
+def _own_ranges(model, ranges):
+    """Ranges without their fingerprint; ValueError if that is of another model."""
+    saved, own = ranges.get(FINGERPRINT), {name: ends for name, ends in ranges.items() if name != FINGERPRINT}
+    if saved is not None and saved != (received := _weights_sha256(model)):
+        raise ValueError(
+            f"ranges must be of this model: they were saved with weights of SHA-256 {str(saved)[:12]!r}..., "
+            f"{model.name!r} has {received[:12]!r}..."
+        )
+    return own
 
 
 def rounds_mix(ranges):

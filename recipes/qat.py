@@ -46,8 +46,9 @@ def quantization_aware_finetune(config, workdir, device="auto"):
         return _build(config, splits, steps, strategy)
 
     def result(model):
-        ranges.update(export.activation_ranges(model))
-        return export.baked_model(model)
+        baked = export.baked_model(model)
+        ranges.update(export.ranges_record(model, baked))
+        return baked
 
     problem = dataclasses.replace(
         runner.classification(config, splits),

@@ -99,6 +99,8 @@ def test_channels_that_are_always_zero():
     rows[:, 2], weights[:, 4] = 0, 0
     _, scales, _, after = best_strength(rows, np.abs(rows).max(axis=0), weights, False)
     assert np.isfinite(scales).all() and (scales > 0).all() and scales[2] == scales[4] == 1 and np.isfinite(after)
+    strength, scales, before, after = best_strength(rows, np.abs(rows).max(axis=0), 0 * weights, False)  # a new head
+    assert (scales == 1).all() and before == after
 
 
 def test_rounding_is_that_of_the_kernels():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vitkeras
-from vitkeras.export import activation_ranges, baked_model, prepare_qat, qat_calibrate
+from vitkeras.export import activation_ranges, baked_model, prepare_qat, qat_calibrate, ranges_record
 from vitkeras.export.fake_quant import FLOAT, QUANTIZE, FakeQuantizer, fake_quantizers, quantized_kernel, set_mode
 from vitkeras.export.quantize import around_zero
 
@@ -170,6 +170,18 @@ def test_the_weighted_sum_may_stay_in_float(make, inputs, outputs):
     baked = baked_model(copy)
     assert type(baked.get_layer("encoder_block_00")) is vitkeras.layers.EncoderBlock
     np.testing.assert_allclose(outputs(prepare_qat(baked, ranges=ranges)), outputs(copy), rtol=0, atol=1e-5)
+
+
+def test_ranges_know_their_model(make, inputs, outputs, tmp_path):
+    students = [prepare_qat(make(seed=seed), inputs) for seed in (3, 4)]
+    baked = [baked_model(student) for student in students]
+    record = json.loads(json.dumps(ranges_record(students[0], baked[0])))
+    baked[0].save(tmp_path / "model.keras")
+    again = prepare_qat(keras.saving.load_model(tmp_path / "model.keras"), ranges=record)
+    np.testing.assert_allclose(outputs(again), outputs(students[0]), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="ranges must be of this model: they were saved with weights of SHA-256 '"):
+        prepare_qat(baked[1], ranges=record)
+    prepare_qat(baked[1], ranges=activation_ranges(students[0]))  # without a fingerprint nobody can tell
 
 
 @pytest.mark.parametrize("zero_centred", [False, True])

@@ -25,7 +25,10 @@ def test_smoke_writes_model_and_ranges(tmp_path):
     assert qat.main(command(tmp_path, "--smoke", "--debug", sets=sets)) == 0
     ranges = json.loads((tmp_path / "ranges.json").read_text())
     again = prepare_qat(keras.saving.load_model(tmp_path / "model.keras"), ranges=ranges)
-    assert {name: list(pair) for name, pair in activation_ranges(again).items()} == ranges
+    assert {name: list(pair) for name, pair in activation_ranges(again).items()} == {
+        name: pair for name, pair in ranges.items() if name != "weights_sha256"
+    }
+    assert len(ranges["weights_sha256"]) == 64
     assert json.loads((tmp_path / "metrics.json").read_text())["steps"] == 2
 
 
@@ -72,4 +75,4 @@ def test_errors(tmp_path, capsys, rng):
 def test_settings(text, message):
     with pytest.raises(ValueError, match=message):
         override(QatConfig(), [text])
-    assert np.isclose(qat.CONFIGS["photos"]().optimizer.learning_rate, 3e-7)
+    assert qat.CONFIGS["photos"]().optimizer.name == "sgd"
