@@ -50,8 +50,8 @@ class QatConfig(PretrainConfig):
 
 def photos():
     """A classifier of photos at 224 px: SGD at 1e-4, 240 steps of 16 whole images, mirrored at random."""
-    # AdamW moves each weight by the rate, however small its gradient. On a ViT-S/14 that started at 32.7 dB, 75 steps at
-    # 3e-7 gave 33.5 dB, and 25 at 1e-6 left it at 32.8.
+    # AdamW moves each weight by the rate, however small its gradient. On a ViT-S/14 that started at 32.7 dB, 75 steps
+    # at 3e-7 gave 33.5 dB, and 25 at 1e-6 left it at 32.8.
     return QatConfig(
         data=DataConfig(image_size=(224, 224), crop_area=None),
         optimizer=OptimizerConfig("sgd", learning_rate=1e-4),

@@ -2,7 +2,6 @@ import importlib.util
 import json
 
 import keras
-import numpy as np
 import pytest
 
 from vitkeras.export import activation_ranges, prepare_qat
