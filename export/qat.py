@@ -69,7 +69,11 @@ def prepare_qat(model, calibration_images=None, ranges=None, batch_size=8, float
         raise ValueError("prepare_qat takes either calibration_images or ranges, received both or neither.")
     for layer in model.layers:
         _check_layer(model, layer)
-    images = None if calibration_images is None else _check_images(model, calibration_images, batch_size)
+    images = (
+        None
+        if calibration_images is None
+        else check_images(model, "calibration_images", calibration_images, batch_size)
+    )
     if ranges is not None:
         ranges = _own_ranges(model, ranges)
         float_mix = not rounds_mix(ranges)
@@ -206,18 +210,19 @@ def _check_layer(model, layer):
     )
 
 
-def _check_images(model, images, batch_size):
+def check_images(model, name, images, batch_size):
+    """float32 images (N, H, W, C) as the model takes them; ValueError, with the argument's name, for others."""
     if not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size must be an int >= 1, received {batch_size!r}.")
     images, shape = np.asarray(images, "float32"), tuple(model.inputs[0].shape[1:])
     if images.ndim != 4 or images.shape[1:] != shape or not len(images):
         sides = ", ".join(map(str, shape))
-        raise ValueError(f"calibration_images must have shape (N, {sides}), received {images.shape}.")
+        raise ValueError(f"{name} must have shape (N, {sides}), received {images.shape}.")
     if not np.isfinite(images).all():
-        raise ValueError("calibration_images must be finite, received NaN or infinite values.")
+        raise ValueError(f"{name} must be finite, received NaN or infinite values.")
     if np.abs(images).max() > 8:  # -1...1, or ImageNet's mean and deviation
         raise ValueError(
-            "calibration_images must be what the model takes (vitkeras.preprocess_input), "
+            f"{name} must be what the model takes (vitkeras.preprocess_input), "
             f"received {images.min():g}...{images.max():g}."
         )
     return images

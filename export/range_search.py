@@ -17,6 +17,7 @@ from vitkeras import layers
 
 from .fake_quant import FLOAT, QUANTIZE, set_mode
 from .graph import tensorflow
+from .qat import check_images
 
 SHARES = (0.85, 0.7, 0.5, 0.35, 0.25, 0.15)  # of an end as it was measured
 
@@ -56,7 +57,7 @@ def learn_ranges(qat_model, images, batch_size=8, progress=None):
         list of `LearnedRanges`, one a block.
 
     Raises:
-        ValueError: for a model of another kind.
+        ValueError: for a model of another kind, or images that it doesn't take.
 
     Example:
         >>> for row in learn_ranges(qat_model, images): print(row.block, row.before_db, row.after_db)  # doctest: +SKIP
@@ -64,6 +65,7 @@ def learn_ranges(qat_model, images, batch_size=8, progress=None):
     blocks = [layer for layer in qat_model.layers if isinstance(layer, layers.EncoderBlock)]
     if not blocks or not all(hasattr(block, "fake_quantizers") for block in blocks):
         raise ValueError(f"model must come from prepare_qat, {qat_model.name!r} has no fake quantizers.")
+    images = check_images(qat_model, "images", images, batch_size)
     points = [block.input for block in blocks] + [blocks[-1].output]
     set_mode(qat_model, FLOAT)
     try:

@@ -57,6 +57,10 @@ def test_outliers_are_cut_off_where_that_pays(make, pixels):
 def test_only_for_a_prepared_model(make, pixels):
     with pytest.raises(ValueError, match="must come from prepare_qat"):
         learn_ranges(make(), pixels)
+    with pytest.raises(
+        ValueError, match=r"images must be what the model takes .vitkeras.preprocess_input., received 0"
+    ):
+        learn_ranges(prepare_qat(make(), vitkeras.preprocess_input(pixels)), pixels)
 
 
 def test_a_block_whose_gain_the_model_does_not_share_keeps_its_ranges(make, pixels, monkeypatch):
