@@ -75,10 +75,10 @@ def run_converter(converter, *graphs):
     try:
         return converter.convert()
     except Exception as error:  # ConverterError is an Exception, in a module that is not public
-        text = str(error)
-        kinds = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", text)))
         if type(error).__name__ != "ConverterError":
             raise
+        text = str(error)
+        kinds = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", text)))
         first = {}
         for operation in (o for graph in graphs for o in graph.get_operations() if o.type in kinds):
             first.setdefault(operation.type, operation.name)
