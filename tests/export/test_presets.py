@@ -49,11 +49,11 @@ def images(model, count):
     return np.clip(wide + rng.normal(0, 15, wide.shape), 0, 255).round().astype("float32")
 
 
-def clearest(model, photos, count=7):
-    """The photos whose best answer is furthest from the second: rounding may turn a random net's near ties."""
+def decided(model, photos, count=7):
+    """The first photos that aren't near ties of a random net, whose answers rounding may turn: two are within 5 %."""
     outputs = keras.ops.convert_to_numpy(model(vitkeras.preprocess_input(photos), training=False))
     best = np.sort(outputs.reshape(len(photos), -1), axis=1)
-    return photos[np.argsort(best[:, -2] - best[:, -1])[:count]]
+    return photos[best[:, -1] - best[:, -2] > 0.05 * np.abs(outputs).max()][:count]
 
 
 @pytest.mark.slow
@@ -64,8 +64,8 @@ def test_each_preset_for_each_model(tmp_path, name, preset):
     path = str(tmp_path / "net.tflite")
     photos = images(model, 128)
     # Four bits change the answers of a random net: no agreement is asked for on made-up images.
-    clear = clearest(model, photos)
-    verified = None if preset == "int4_weights" else clear
+    chosen = decided(model, photos)
+    verified = None if preset == "int4_weights" else chosen
     report = to_tflite(
         model,
         path,
@@ -73,8 +73,8 @@ def test_each_preset_for_each_model(tmp_path, name, preset):
         calibration_images=None if rule.images == "none" else photos,
         verify_images=verified,
     )
-    reference = keras.ops.convert_to_numpy(model(vitkeras.preprocess_input(clear), training=False))
-    compared = checks.compare(reference, run_tflite(path, clear))
+    reference = keras.ops.convert_to_numpy(model(vitkeras.preprocess_input(chosen), training=False))
+    compared = checks.compare(reference, run_tflite(path, chosen))
     assert verified is None or compared["cosine"] == pytest.approx(report.cosine, abs=1e-6)
     assert min(compared["cosine"], report.cosine) >= rule.least_cosine
     assert report.fully_accelerated == rule.accelerated or not rule.accelerated
@@ -116,7 +116,7 @@ def test_the_static_file_is_static_where_it_says(tmp_path):
     model = randomised("plain")
     photos = images(model, 128)
     path = str(tmp_path / "net.tflite")
-    report = to_tflite(model, path, "int8_static", calibration_images=photos, verify_images=clearest(model, photos))
+    report = to_tflite(model, path, "int8_static", calibration_images=photos, verify_images=decided(model, photos))
     graph, found = types(path)
     # Patch, q, k, v, both products and fc1 of two blocks in ranges; out, fc2 and head round a row at a time.
     assert found == {(INT8, INT8): 1 + 2 * 6, (0, INT8): 2 * 2 + 1}
