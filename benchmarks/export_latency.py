@@ -220,9 +220,14 @@ def parsed(argv):
         if getattr(arguments, name) < 1:
             option = name.replace("_", "-")
             parser.error(f"--{option} must be 1 or more, received {getattr(arguments, name)}.")
-    for option, path in (("json", os.path.dirname(arguments.json or "")), ("folder", arguments.folder)):
-        if path and not os.path.isdir(path):
+    for option in ("json", "folder"):
+        path = getattr(arguments, option)
+        if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             parser.error(f"--{option} must lie in a folder that exists, received {path!r}.")
+    if arguments.folder and os.path.exists(arguments.folder) and not os.path.isdir(arguments.folder):
+        parser.error(f"--folder must be a folder, received the file {arguments.folder!r}.")
+    if arguments.folder:
+        os.makedirs(arguments.folder, exist_ok=True)
     arguments.presets = arguments.presets.split(",")
     return arguments, parser
 

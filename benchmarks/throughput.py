@@ -204,9 +204,12 @@ def parsed(argv):
         parser.error(f"--scaled-at must be one of the image sizes {sizes}, received {arguments.scaled_at}.")
     for option in ("json", "plot", "folder"):
         path = getattr(arguments, option)
-        folder = path if option == "folder" else os.path.dirname(path or "")
-        if folder and not os.path.isdir(folder):
+        if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             parser.error(f"--{option} must lie in a folder that exists, received {path!r}.")
+    if arguments.folder and os.path.exists(arguments.folder) and not os.path.isdir(arguments.folder):
+        parser.error(f"--folder must be a folder, received the file {arguments.folder!r}.")
+    if arguments.folder:
+        os.makedirs(arguments.folder, exist_ok=True)
     arguments.variants = arguments.variants.split(",")
     arguments.presets = [preset for preset in arguments.presets.split(",") if preset]
     return arguments, parser

@@ -95,8 +95,8 @@ PRESETS = {
         least_cosine=0.9,
         least_agreement=0.75,
         accelerated=False,
-        advice="a transformer's LayerNorm, softmax and GELU lose much in int8, and CPUs run them slowly: use it only where "
-        "a chip has no float units, else int8_static.",
+        advice="a transformer's LayerNorm, softmax and GELU lose much in int8, and CPUs run them slowly: use it only "
+        "where a chip has no float units, else int8_static.",
     ),
     "int16x8": Preset(
         "int16 activations, int8 weights; float in and out, for DSPs",

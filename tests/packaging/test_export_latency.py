@@ -23,8 +23,9 @@ def benchmark(monkeypatch):
     [
         (["--rounds", "0"], "--rounds must be 1 or more, received 0."),
         (["--image-size", "-7"], "--image-size must be 1 or more, received -7."),
-        (["--folder", "/no/such"], "--folder must lie in a folder that exists, received '/no/such'."),
-        (["--json", "/no/such/out.json"], "--json must lie in a folder that exists, received '/no/such'."),
+        (["--folder", "/no/such/made"], "--folder must lie in a folder that exists, received '/no/such/made'."),
+        (["--folder", __file__], f"--folder must be a folder, received the file {__file__!r}."),
+        (["--json", "/no/such/out.json"], "--json must lie in a folder that exists, received '/no/such/out.json'."),
         (["--kerashub-python", "/no/such"], "--kerashub-python must be a Python interpreter, received '/no/such'."),
     ],
 )

@@ -29,6 +29,7 @@ def benchmark(monkeypatch):
         (["--scaled-at", "96"], "--scaled-at must be one of the image sizes [64, 128, 224, 320, 512], received 96."),
         (["--plot", "/no/such/out.png"], "--plot must lie in a folder that exists, received '/no/such/out.png'."),
         (["--folder", "/no/such"], "--folder must lie in a folder that exists, received '/no/such'."),
+        (["--folder", __file__], f"--folder must be a folder, received the file {__file__!r}."),
     ],
 )
 def test_bad_arguments(benchmark, capsys, argv, message):
