@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 import zipfile
 
 from vitkeras._data_sources import LISTED
@@ -16,6 +17,7 @@ from .quiet import quiet
 from .runtime import MOST_THREADS
 
 DEFAULT_PRESET = "int8_dynamic"
+OTHER_FORMATS = (".keras", ".h5", ".hdf5", ".onnx", ".pb", ".npz", ".safetensors", ".lite", ".txt", ".json", ".html")
 OUTPUTS = ("--out", "--json", "--html")
 SAVED_MODEL_LACKS = (
     "labels data limit about html output k calibration ranges preset input-dtype threads".split()  # of the options
@@ -26,18 +28,29 @@ def main(argv=None):
     """Entry point of `vitkeras-export`.
 
     Returns:
-        int: 0; 1 if a check failed; 2 for bad input.
+        int: 0; 1 if a check failed; 2 for bad input; 130 if interrupted.
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        _main(_parser().parse_args(arguments))
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            _main(_parser().parse_args(arguments))
         return 0
+    except KeyboardInterrupt:
+        print("error: interrupted; unfinished output was removed.", file=sys.stderr)
+        return 130  # what shells give for SIGINT
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         if "--debug" in arguments:
             traceback.print_exc()
         else:
             print(f"error: {error}", file=sys.stderr)
         return 1 if isinstance(error, RuntimeError) else 2
+
+
+def _show_warning(message, *_args, **_kwargs):
+    """A warning without the line of code that gave it."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _parser():
@@ -54,6 +67,9 @@ def _parser():
     parse.add_argument("--data", metavar="SPEC", help=f"{LISTED}: the file and the model must agree on it")
     parse.add_argument("--limit", type=int, metavar="N", help="images of --data at most (256; 1000 with --compare)")
     parse.add_argument("--input-dtype", help="float32 (default) or uint8: what the .tflite takes")
+    parse.add_argument(
+        "--input-values", help="scaled (default) or pixels: the model takes -1...1, or 0...255 and scales them itself"
+    )
     parse.add_argument("--output", help="logits, softmax, embedding or top_k instead of what the model returns")
     parse.add_argument("--k", type=int, metavar="K", help="classes of --output top_k, 1...5 (default 5)")
     parse.add_argument(
@@ -78,6 +94,10 @@ def _main(arguments):
         raise ValueError(f"--threads must be in 1...{MOST_THREADS}, received {arguments.threads}.")
     if arguments.limit is not None and arguments.limit < 1:
         raise ValueError(f"--limit must be >= 1, received {arguments.limit}.")
+    if arguments.limit is not None and not arguments.data:
+        raise ValueError(f"--limit is for --data, received --limit {arguments.limit} without it.")
+    if arguments.out and arguments.out.lower().endswith(OTHER_FORMATS):
+        raise ValueError(f"--out must be NAME.tflite or a folder for a SavedModel, received {arguments.out!r}.")
     tflite = bool(arguments.out) and arguments.out.lower().endswith(".tflite")
     _check_paths(arguments)
     for path in (arguments.out, arguments.json, arguments.html):
@@ -116,7 +136,9 @@ def _saved_model(arguments):
     model = _load(arguments.model)
     from .saved_model import to_saved_model
 
-    comparison = to_saved_model(model, arguments.out, arguments.overwrite)
+    comparison = to_saved_model(
+        model, arguments.out, arguments.overwrite, input_values=arguments.input_values or "scaled"
+    )
     print(f"{arguments.out}: SavedModel, max |difference| to Keras {comparison['max_abs_difference']:.2e}")
     return comparison
 
@@ -137,9 +159,7 @@ def _tflite(arguments):
 
         test = data.open_dataset(arguments.data).test
         images, classes = data.raw_images(test, model.input_shape[1:3], limit=arguments.limit or 256)
-        one_vector = arguments.output in (None, "logits", "softmax") and len(model.outputs) == 1
-        if not one_vector or tuple(model.outputs[0].shape[1:]) != (len(test.class_names),):
-            classes = None  # the labels are of other classes than the outputs
+        classes = _classes(arguments, model, classes, test.class_names, labels)
     print(f"converting {model.name} to {preset}, then checking the file ...", flush=True)
     report = to_tflite(
         model,
@@ -156,9 +176,27 @@ def _tflite(arguments):
         k=arguments.k,
         about=about,
         show_progress=True,
+        input_values=arguments.input_values or "scaled",
     )
     print(report.as_text())
     return report
+
+
+def _classes(arguments, model, classes, class_names, labels):
+    """The classes of --data as places in the model's output, or None, with a warning if the data are of others."""
+    from .compare_cli import output_labels
+
+    shape = tuple(model.outputs[0].shape[1:])
+    if arguments.output not in (None, "logits", "softmax") or len(model.outputs) != 1 or len(shape) != 1:
+        return None
+    found = output_labels(classes, class_names, labels, shape[0])
+    if found is None and labels is None:
+        warnings.warn(
+            f"no accuracy is given: --data has {len(class_names)} classes, the model {shape[0]}.", stacklevel=2
+        )
+    elif found is None:
+        warnings.warn("no accuracy is given: the classes of --data are not all among --labels.", stacklevel=2)
+    return found
 
 
 def _check_preset(name, arguments):
@@ -209,6 +247,11 @@ def _load(path):
             raise ValueError(
                 f"--model {path!r} has a layer of the class {unknown[1]!r}, which this command doesn't know: load it "
                 "in Python and call vitkeras.export.to_tflite."
+            ) from error
+        if "`Lambda`" in str(error):
+            raise ValueError(
+                f"--model {path!r} has a Lambda layer, whose Python code this command doesn't run: load it in Python "
+                "with safe_mode=False and call vitkeras.export.to_tflite."
             ) from error
         first = first if len(first) <= 160 else first[:160] + " ..."
         raise ValueError(f"--model {path!r} is not a model saved by Keras ({first}).") from error

@@ -94,8 +94,8 @@ def compare_tflite(a, b, images, labels=None, num_threads=2, seconds=2.0, show_p
         `Comparison`.
 
     Raises:
-        ExportError: if the files' outputs have different shapes, or are not finite.
-        ValueError: if images or labels do not fit, or a file has several outputs or does not run.
+        ExportError: if the files' outputs are not finite.
+        ValueError: if images or labels do not fit, the files differ in outputs, or one has several or does not run.
 
     Example:
         >>> print(compare_tflite("float.tflite", "int8.tflite", images, labels))   # doctest: +SKIP
@@ -112,6 +112,10 @@ def compare_tflite(a, b, images, labels=None, num_threads=2, seconds=2.0, show_p
         if len(runner.outputs) != 1:
             raise ValueError(f"{path!r} must have one output, it has {', '.join(runner.outputs)}.")
     x, y = (runner(bar.images(images)).reshape(len(images), -1) for runner in runners)
+    if x.shape != y.shape:
+        raise ValueError(
+            f"the files must have as many outputs: {paths[0]!r} has {x.shape[1]}, {paths[1]!r} {y.shape[1]}."
+        )
     if labels is not None:
         labels = check_image_labels(labels, len(images), x.shape[1])
     found = checks.compare(x, y)

@@ -52,7 +52,11 @@ def written_aside(path):
         str, a name in a fresh folder on the same file system, with the same base name.
     """
     path = os.path.abspath(path)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=os.path.dirname(path)) as folder:
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix=".export-", dir=os.path.dirname(path))
+    except OSError as error:  # folders of the system's own, which look as if they could be written
+        raise type(error)(f"output folder {os.path.dirname(path)!r} cannot be written ({error.strerror}).") from error
+    with temporary as folder:
         aside = os.path.join(folder, os.path.basename(path))
         yield aside
         if os.path.isdir(path) and not os.path.islink(path):

@@ -3,8 +3,6 @@
 Legend: B batch, H W image size, C channels.
 """
 
-import warnings
-
 import keras
 import numpy as np
 
@@ -46,19 +44,8 @@ def check_model(model):
             raise ValueError(f"model weight {variable.path!r} holds NaN or infinite values.")
 
 
-def warn_of_scaling(model):
-    """Warns of a layer that looks as if the model took 0...255 itself."""
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.Rescaling) and np.max(np.abs(layer.scale)) < 0.1:
-            warnings.warn(
-                f"model {model.name!r} has the layer {layer.name!r}, but its file scales pixels to -1...1 before the "
-                "model: pass pixel_input=False if it takes 0...255.",
-                stacklevel=3,
-            )
-
-
-def export_model(model, pixel_input):
-    """Clones `model` in float32, with what is constant computed once and, for pixel input, the normalisation inside.
+def export_model(model, scale):
+    """Clones `model` in float32, with what is constant computed once and, with `scale`, the normalisation inside.
 
     The model takes -1...1; the clone takes 0...255. `x = pixel / 127.5 - 1` before a `PatchEmbedding`, a convolution
     without padding, is a convolution with `kernel / 127.5` and `bias - sum(kernel)`, exactly, and costs nothing. A
@@ -69,7 +56,7 @@ def export_model(model, pixel_input):
 
     Args:
         model: a model that passed `check_model`; it is left untouched.
-        pixel_input: bool.
+        scale: bool.
 
     Returns:
         A `keras.Model`.
@@ -78,7 +65,7 @@ def export_model(model, pixel_input):
     folded = []
 
     def call(layer, *args, **kwargs):
-        if not pixel_input or not any(x is image for x in keras.tree.flatten((args, kwargs))):
+        if not scale or not any(x is image for x in keras.tree.flatten((args, kwargs))):
             return layer(*args, **kwargs)
         if isinstance(layer, layers.PatchEmbedding):
             folded.append(layer)

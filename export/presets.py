@@ -133,6 +133,6 @@ PRESETS = {
 def find_preset(name):
     """The `Preset` of a name; raises ValueError that names the nearest for another."""
     if not isinstance(name, str) or name not in PRESETS:
-        nearest = difflib.get_close_matches(str(name), PRESETS, n=1, cutoff=0)[0]
+        nearest = difflib.get_close_matches(str(name).lower(), PRESETS, n=1, cutoff=0)[0]
         raise ValueError(f"preset must be one of {tuple(PRESETS)}, received {name!r}; nearest: {nearest!r}.")
     return PRESETS[name]

@@ -8,12 +8,13 @@ from . import checks, outputs
 from .files import check_output, written_aside
 from .graph import check_model, export_model, functional, serving_module, tensorflow
 from .images import synthetic_images
+from .input_values import check_input_values
 from .presets import PRESETS
 from .quiet import quiet
 from .verify import keras_outputs
 
 
-def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing="resize"):
+def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing="resize", input_values="scaled"):
     """Exports a model to a SavedModel that takes pixels or image files, in batches of any size.
 
     It loads with plain `tf.saved_model.load`, without this library and without Keras, and as `keras.layers.TFSMLayer`.
@@ -32,6 +33,7 @@ def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing
             `serve_jpeg`.
         preprocessing: "resize" (default) or "resize_crop", how `serve_jpeg` brings photos to the model's size, as in
             `vitkeras.data.eval_batches`.
+        input_values: "scaled" (default) or "pixels", what the model takes, as in `to_tflite`.
 
     Returns:
         dict: "max_abs_difference", "cosine", "sqnr_db", "top1_agreement" against the Keras model, on synthetic images.
@@ -48,6 +50,7 @@ def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing
     check_output(path, overwrite, folder=True)
     model = functional(model)
     check_model(model)
+    scale = check_input_values(model, pixel_input, input_values)
     tf = tensorflow()
     from vitkeras.data.resizing import resizer
 
@@ -55,7 +58,7 @@ def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing
     shape = tuple(model.inputs[0].shape[1:])
     images = np.rint(synthetic_images(shape, count=3))
     with written_aside(path) as aside:
-        module = _module(export_model(model, pixel_input), shape, resize if pixel_input else None)
+        module = _module(export_model(model, scale), shape, resize if pixel_input else None)
         signatures = {"serve": module.serve, "serving_default": module.serve}
         if hasattr(module, "serve_jpeg"):
             signatures["serve_jpeg"] = module.serve_jpeg
@@ -63,11 +66,11 @@ def to_saved_model(model, path, overwrite=False, pixel_input=True, preprocessing
             tf.saved_model.save(module, aside, signatures=signatures)
         loaded = tf.saved_model.load(aside).signatures
         images = images.astype("uint8") if pixel_input else (images / 127.5 - 1).astype("float32")
-        comparisons = [_check(model, images, pixel_input, loaded["serve"](image=tf.constant(images)))]
+        comparisons = [_check(model, images, scale, loaded["serve"](image=tf.constant(images)))]
         if "serve_jpeg" in signatures:
             files = tf.stack([tf.io.encode_png(image) for image in images])  # exact, unlike JPEG
             sized = np.stack([resize(image, shape[:2]) for image in images])
-            comparisons.append(_check(model, sized, True, loaded["serve_jpeg"](encoded=files)))
+            comparisons.append(_check(model, sized, scale, loaded["serve_jpeg"](encoded=files)))
     return checks.worst(comparisons)
 
 
@@ -91,11 +94,11 @@ def _module(model, shape, resize):
     return module
 
 
-def _check(model, images, pixel_input, received):
+def _check(model, images, scale, received):
     received = {name: np.asarray(value) for name, value in received.items()}
     received = received if len(received) > 1 else next(iter(received.values()))
     comparisons = []
-    for reference, output in outputs.pairs(keras_outputs(model, images, pixel_input), received):
+    for reference, output in outputs.pairs(keras_outputs(model, images, scale), received):
         comparisons.append(checks.compare(reference, output))
         checks.check_numbers(comparisons[-1], reference, PRESETS["fp32"], needs_agreement=False)
     return checks.worst(comparisons)

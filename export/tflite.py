@@ -22,7 +22,8 @@ from .convert import convert
 from .even_rows import even_mixes
 from .fake_quant import fake_quantizers
 from .files import check_output, written_aside
-from .graph import check_model, export_model, functional, tensorflow, warn_of_scaling
+from .graph import check_model, export_model, functional, tensorflow
+from .input_values import check_input_values
 from .layer_snr import layer_snr
 from .metadata import add_metadata
 from .post_training import Quantized, quantize_post_training
@@ -52,6 +53,7 @@ def to_tflite(
     about=None,
     show_progress=False,
     verify_labels=None,
+    input_values="scaled",
 ):
     """Exports a model to a `.tflite` file that takes pixels and, on CPUs, runs as one XNNPACK partition.
 
@@ -94,6 +96,8 @@ def to_tflite(
             "version" (default "1"), "author", "license", "training_data".
         show_progress: bool, whether a terminal shows a bar over the stages and the images. Default False.
         verify_labels: None, or int array (N,), the classes of `verify_images`: accuracies are reported. Default None.
+        input_values: "scaled" (default), the model takes -1...1, or "pixels", it takes 0...255 and scales them itself,
+            as many Keras models do by a `Rescaling` layer; nothing is then scaled before it.
 
     Returns:
         `ExportReport`.
@@ -111,15 +115,12 @@ def to_tflite(
     rule = find_preset(preset)
     check_output(path, overwrite)
     check_threads(num_threads)
-    if not isinstance(pixel_input, bool):
-        raise ValueError(f"pixel_input must be True or False, received {pixel_input!r}.")
     _require_tools(rule)
     model = functional(model)
-    source, learned = _learned(model, pixel_input, output) if rule.learned else (model, None)
+    source, learned = _learned(model, pixel_input, input_values, output) if rule.learned else (model, None)
     check_model(source)
     outputs.check_output_choice(model, output, k)
-    if pixel_input:
-        warn_of_scaling(source)
+    scale = check_input_values(source, pixel_input, input_values)
     check_input_dtype(input_dtype, pixel_input)
     if input_dtype == "uint8" and rule.everything == 8:
         raise ValueError(f"input_dtype must be 'float32' for preset {preset!r}, whose input is int8: pixel - 128.")
@@ -138,7 +139,7 @@ def to_tflite(
     calibration = _calibration(preset, rule, shape, calibration_images, pixel_input)
     with written_aside(path) as aside, progress(show_progress, stages=10) as bar:
         bar.stage("preparing the graph")
-        build = functools.partial(_graph_model, source, pixel_input, output, k, rule, learned)
+        build = functools.partial(_graph_model, source, scale, output, k, rule, learned)
         found = make_file(build, rule, aside, calibration, learned, images, pixel_input, num_threads, bar)
         check_buffers(aside)  # before a rewriting would hide weights outside the flatbuffer
         if input_dtype == "uint8":
@@ -162,6 +163,7 @@ def to_tflite(
             labels,
             verify_labels,
             bar,
+            scale,
         )
         bar.stage("writing the card")
         return add_card(aside, about, dataclasses.replace(report, **found), pixel_input, images[0])
@@ -186,7 +188,7 @@ def _calibration(name, rule, shape, source, pixel_input):
     return images_module.calibration_images(shape, source, pixel_input)
 
 
-def _learned(model, pixel_input, output):
+def _learned(model, pixel_input, input_values, output):
     """(float model, (ranges, scales)) of a model from `prepare_qat`."""
     if not isinstance(model, keras.Model) or not fake_quantizers(model):
         raise ValueError(
@@ -194,15 +196,17 @@ def _learned(model, pixel_input, output):
         )
     if not pixel_input:
         raise ValueError("pixel_input must be True for preset 'qat_int8', which takes pixels without rounding them.")
+    if input_values != "scaled":
+        raise ValueError(f"input_values must be 'scaled' for preset 'qat_int8', received {input_values!r}.")
     if output is not None:
         raise ValueError(f"output must be None for preset 'qat_int8', which was trained as it is; received {output!r}.")
     baked = baked_model(model)
     return baked, (activation_ranges(model), take_scales(baked))
 
 
-def _graph_model(model, pixel_input, output, k, rule, learned):
+def _graph_model(model, scale, output, k, rule, learned):
     """The model whose graph the file holds, its layers written as the preset's integers need them."""
-    model = export_model(model, pixel_input)
+    model = export_model(model, scale)
     if rule.everything == 16:
         widen_norms(model)
     if rule.modes.get("mix") == "static" or learned and rounds_mix(learned[0]):

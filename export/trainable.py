@@ -87,7 +87,7 @@ def to_trainable_tflite(
     backbone = backbone_of(model)
     kernel, bias = _first_head(model, backbone.output_shape[-1], classes, head)
     with written_aside(path) as aside:
-        graph = backbone_of(export_model(model, pixel_input=True))
+        graph = backbone_of(export_model(model, scale=True))
         _write(head_module(graph, kernel, bias, batch_size), preset, aside)
         if labels is not None:
             labels_module.append_labels(aside, labels)

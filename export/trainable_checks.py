@@ -64,7 +64,7 @@ def check_trainable(file, path, backbone, head, batch_size, preset, num_threads)
 def _check_images(run, backbone, head, rule):
     """The file's features against the Keras model's, then its answers against its own features and a head."""
     images = synthetic_images(backbone.inputs[0].shape[1:])
-    reference = keras_outputs(backbone, images, pixel_input=True)
+    reference = keras_outputs(backbone, images, scale=True)
     received = np.concatenate([run["features"](image=image[None])["features"] for image in images])
     comparison = checks.compare(reference, received)
     checks.check_numbers(comparison, reference, rule, needs_agreement=False)

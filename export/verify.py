@@ -18,9 +18,12 @@ from .runtime import TFLiteRunner, is_fully_accelerated
 
 LARGE = 40_000_000  # bytes of a file for which the reference kernels take a minute and more
 LEAST_REFERENCE_COSINE = 0.99  # of reference and fast kernels: they round activations of a dynamic product differently
+ALIKE = "the model answers all these images alike, so that their agreement shows nothing: has its head been trained?"
 
 
-def verify(file, path, model, preset_name, preset, images, synthetic, pixel_input, num_threads, labels, classes, bar):
+def verify(
+    file, path, model, preset_name, preset, images, synthetic, pixel_input, num_threads, labels, classes, bar, scale
+):
     """Runs all checks of a file and returns its `ExportReport`.
 
     Args:
@@ -32,6 +35,7 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
         num_threads: int.
         labels: None or K names; `classes`: None or int array (N,), what the images show.
         bar: `Progress`.
+        scale: bool, whether the Keras model takes the images as -1...1.
 
     Raises:
         ExportError: if a check fails.
@@ -49,7 +53,7 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
     # On made-up images, and of features, the highest output means nothing: it is reported, not required.
     named_classes = bool({"logits", "probabilities", "scores"} & set(names))
     comparisons, more = [], {}
-    modelled, received = keras_outputs(model, images, pixel_input), runner(bar.images(images))
+    modelled, received = keras_outputs(model, images, scale), runner(bar.images(images))
     for reference, answers in outputs.pairs(modelled, received):
         comparisons.append(checks.compare(reference, answers))
         checks.check_numbers(comparisons[-1], reference, preset, not synthetic and named_classes)
@@ -77,7 +81,7 @@ def verify(file, path, model, preset_name, preset, images, synthetic, pixel_inpu
         sha256=None,
         versions=_versions(),
         reference_cosine=_reference_cosine(file, images[0], received, preset, num_threads),
-        advice=preset.advice,
+        advice="\n".join(filter(None, (preset.advice, ALIKE if _alike(modelled) else ""))),
         **checks.worst(comparisons),
         **more,
     )
@@ -99,14 +103,16 @@ def _reference_cosine(file, image, received, preset, num_threads):
     return min(cosines)
 
 
-def keras_outputs(model, images, pixel_input, batch_size=8):
+def keras_outputs(model, images, scale, batch_size=8):
     """float32 outputs of the Keras model for images as the file takes them; a dict of them if it has several.
+
+    With `scale` it gets them as -1...1.
 
     A model with a reduced-precision policy is compared in float32, as the file computes.
     """
     if any(layer.compute_dtype != "float32" for layer in model.layers):
-        model = export_model(model, pixel_input=False)
-    inputs = images / 127.5 - 1 if pixel_input else images
+        model = export_model(model, scale=False)
+    inputs = images / 127.5 - 1 if scale else images
     parts = [inputs[i : i + batch_size] for i in range(0, len(inputs), batch_size)]
     rows = [keras.tree.map_structure(_float_array, outputs.named_outputs(model, part)) for part in parts]
     joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
@@ -115,6 +121,12 @@ def keras_outputs(model, images, pixel_input, batch_size=8):
 
 def _float_array(x):
     return keras.ops.convert_to_numpy(x).astype("float32")
+
+
+def _alike(answers):
+    """bool, whether more than one image got the same outputs; of a dict, in all of its arrays."""
+    arrays = answers.values() if isinstance(answers, dict) else [answers]
+    return all(len(rows) > 1 and (rows == rows[:1]).all() for rows in arrays)
 
 
 def weight_bytes(model, bytes_a_weight):

@@ -200,11 +200,12 @@ def _outputs(arguments):
 def _load(arguments):
     """(model of known input size, names of its classes)."""
     import vitkeras
+    from vitkeras._own_scaling import scaling_operation
 
     from .building import IMAGENET_MEAN, IMAGENET_STD
     from .cost import sides_of
     from .inspect_numbers import head_layer
-    from .loading import load_model, own_scaling
+    from .loading import load_model
     from .predictors import read_names
 
     reading = {} if arguments.activation is None else {"activation": arguments.activation}
@@ -215,7 +216,7 @@ def _load(arguments):
     model, names = load_model(arguments.model, arguments.ema, **reading)
     if labels is not None and head_layer(model) is None:
         raise ValueError(f"--labels are for models with a head, received {arguments.model!r}, which gives features.")
-    scaling = own_scaling(model)
+    scaling = scaling_operation(model)
     if scaling is not None and arguments.input_values is None:
         raise ValueError(
             f"--model {arguments.model} scales its input by the layer {scaling!r}; add --input-values pixels (0...255) "

@@ -79,21 +79,15 @@ def _saved(path):
     return model
 
 
-def own_scaling(model):
-    """Name of the layer that scales the pixels inside the model, which then needn't take -1...1; None without one."""
-    import keras
-
-    kinds = (keras.layers.Rescaling, keras.layers.Normalization)
-    return next((part.name for part in model._flatten_layers() if isinstance(part, kinds)), None)
-
-
 def frozen_model(config):
     """The model whose features a recipe takes: that of `config.checkpoint`, else what `config.model` builds."""
+    from vitkeras._own_scaling import scaling_operation
+
     from .building import build_model
 
     if config.checkpoint is not None:
         model = load_model(config.checkpoint)[0]
-        if (name := own_scaling(model)) is not None:
+        if (name := scaling_operation(model)) is not None:
             raise ValueError(
                 f"--model {config.checkpoint} must take -1...1, received one that scales its input by the layer "
                 f"{name!r}; save the model behind that layer."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .loading import load_model, own_scaling
+from .loading import load_model
 from .text_file import read_text
 
 PIXELS, SCALED = "pixels", "scaled"
@@ -134,6 +134,7 @@ def head_of(model):
 def _open_keras(path, ema, strategy):
     import contextlib
 
+    from vitkeras._own_scaling import scaling_operation
     from vitkeras._tensorflow import tf
 
     with strategy.scope() if strategy is not None else contextlib.nullcontext():
@@ -147,5 +148,5 @@ def _open_keras(path, ema, strategy):
         return tf.cast(predict(tf.cast(images, "float32")), "float32").numpy()
 
     size = tuple(model.input_shape[1:3])
-    values = SCALED if own_scaling(model) is None else None
+    values = SCALED if scaling_operation(model) is None else None
     return Predictor("Keras model", size, model.output_shape[-1], tuple(names), head_of(model), values, call)

@@ -47,6 +47,10 @@ def test_refusals(files, pixels, make, tmp_path):
         compare_tflite(files["float"], files["int8"], pixels[:, :30])
     with pytest.raises(ValueError, match=r"labels must be 13 ints in 0...6, received shape \(13,\) with 0...7"):
         compare_tflite(files["float"], files["int8"], pixels, np.arange(13) % 8, seconds=0.01)
+    five = str(tmp_path / "five.tflite")
+    to_tflite(make(classes=5), five, preset="fp32")
+    with pytest.raises(ValueError, match="must have as many outputs: '.*float.tflite' has 7, '.*five.tflite' 5."):
+        compare_tflite(files["float"], five, pixels)
     top = str(tmp_path / "top.tflite")
     to_tflite(make(), top, output="top_k", preset="fp32")
     with pytest.raises(ValueError, match="must have one output, it has "):

@@ -46,7 +46,43 @@ def test_images_of_a_folder(saved, pixels, tmp_path, capsys):
         Image.fromarray(picture).save(folder / f"{i}.png")
     photos = f"folder:{tmp_path}/photos"
     assert run("--model", saved, "--preset", "fp32", "--out", tmp_path / "m.tflite", "--data", photos) == 0
-    assert "against Keras, 8 images" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "against Keras, 8 images" in printed.out and "accuracy" not in printed.out
+    assert printed.err.splitlines().count("warning: no accuracy is given: --data has 2 classes, the model 7.") == 1
+
+
+@pytest.mark.parametrize("labels, accuracy", [("abcdefg", "100.00"), ("gabcdef", "0.00"), ("hijklmn", None)])
+def test_labels_are_matched_with_the_datas_classes(make, pixels, expected, tmp_path, capsys, labels, accuracy):
+    model = make()
+    model.get_layer("head").bias.assign_sub(expected(model).mean(axis=0))  # else it says "g" of all
+    model.save(tmp_path / "m.keras")
+    for i, (picture, answer) in enumerate(zip(pixels.astype("uint8"), expected(model).argmax(1))):
+        for part in ("train", "test"):  # every picture in the folder of what the model says of it
+            folder = tmp_path / "photos" / part / "abcdefg"[answer]
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(picture).save(folder / f"{i}.png")
+    (tmp_path / "labels.txt").write_text("\n".join(labels))
+    command = ("--model", tmp_path / "m.keras", "--out", tmp_path / "m.tflite", "--preset", "fp32")
+    assert run(*command, "--labels", tmp_path / "labels.txt", "--data", f"folder:{tmp_path}/photos") == 0
+    printed = capsys.readouterr()
+    if accuracy is None:
+        assert "accuracy" not in printed.out
+        assert "warning: no accuracy is given: the classes of --data are not all among --labels." in printed.err
+    else:
+        assert f"Keras {accuracy} %, file {accuracy} %" in printed.out and "warning" not in printed.err
+
+
+def test_an_interrupted_export_leaves_nothing(saved, tmp_path, capsys, monkeypatch):
+    from vitkeras.export import tflite
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tflite, "add_metadata", interrupt)
+    (tmp_path / "m.tflite").write_text("mine")
+    assert run("--model", saved, "--preset", "fp32", "--out", tmp_path / "m.tflite", "--overwrite") == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "error: interrupted; unfinished output was removed."
+    assert sorted(os.listdir(tmp_path)) == ["m.keras", "m.tflite"] and (tmp_path / "m.tflite").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +103,9 @@ def test_images_of_a_folder(saved, pixels, tmp_path, capsys):
         (("--threads", "100000"), "--threads must be in 1...256, received 100000"),
         (("--preset", "int8_static"), "--calibration SPEC is needed for --preset int8_static"),
         (("--preset", "qat_int8"), "--ranges JSON is needed for --preset qat_int8"),
+        (("--limit", "5"), "--limit is for --data, received --limit 5 without it."),
+        (("--out", "m.ONNX"), "--out must be NAME.tflite or a folder for a SavedModel, received 'm.ONNX'."),
+        (("--out", "/proc/m.tflite"), "output folder '/proc' cannot be written (No such file or directory)."),
         (("--k", "3"), "--k is for --output top_k, received --k 3"),
     ],
 )
@@ -115,6 +154,13 @@ def test_a_class_of_another_program_is_named(tmp_path, capsys):
     assert (
         "has a layer of the class 'Own', which this command doesn't know: load it in Python" in capsys.readouterr().err
     )
+
+
+def test_a_lambda_layer_is_named(tmp_path, capsys):
+    image = keras.Input((8, 8, 3))
+    keras.Model(image, keras.layers.Lambda(lambda x: 2 * x)(image)).save(tmp_path / "own.keras")
+    assert run("--model", tmp_path / "own.keras", "--out", tmp_path / "m.tflite") == 2
+    assert "has a Lambda layer, whose Python code this command doesn't run: load it" in capsys.readouterr().err
 
 
 def test_existing_output_and_debug(saved, tmp_path, capsys):

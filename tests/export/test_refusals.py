@@ -65,15 +65,6 @@ def test_a_sequential_model_is_exported(tmp_path, assert_close):
         to_tflite(keras.Sequential(layers[1:]), str(tmp_path / "other.tflite"))
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' Rescaling
-def test_a_model_that_scales_pixels_itself_is_warned_of(tmp_path):
-    image = keras.Input((8, 8, 3))
-    x = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255, name="scale_it")(image))
-    model = keras.Model(image, keras.layers.Dense(3)(x))
-    with pytest.warns(UserWarning, match="has the layer 'scale_it', but its file scales pixels to -1...1 before"):
-        to_tflite(model, str(tmp_path / "net.tflite"), "fp32")
-
-
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -191,3 +191,12 @@ def test_zeros_make_the_compressed_file_smaller(make, tmp_path):
     assert sparse.gzip_bytes < 0.8 * dense.gzip_bytes
     assert dense.zero_weights == 0 and abs(sparse.zero_weights - 0.7) < 0.01
     assert "dense kernels" in str(sparse) and "dense kernels" not in str(dense)
+
+
+def test_a_model_whose_answers_are_all_alike_is_told(make, tmp_path):
+    alike = (
+        "the model answers all these images alike, so that their agreement shows nothing: has its head been trained?"
+    )
+    untrained = vitkeras.VisionTransformer((33, 55, 3), 11, 2, 38, 2, 53, classes=7)  # a head of zeros
+    assert to_tflite(untrained, str(tmp_path / "a.tflite"), preset="fp32").advice == alike
+    assert to_tflite(make(), str(tmp_path / "b.tflite"), preset="fp32").advice == ""
