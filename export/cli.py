@@ -94,8 +94,6 @@ def _main(arguments):
         raise ValueError(f"--threads must be in 1...{MOST_THREADS}, received {arguments.threads}.")
     if arguments.limit is not None and arguments.limit < 1:
         raise ValueError(f"--limit must be >= 1, received {arguments.limit}.")
-    if arguments.limit is not None and not arguments.data:
-        raise ValueError(f"--limit is for --data, received --limit {arguments.limit} without it.")
     if arguments.out and arguments.out.lower().endswith(OTHER_FORMATS):
         raise ValueError(f"--out must be NAME.tflite or a folder for a SavedModel, received {arguments.out!r}.")
     tflite = bool(arguments.out) and arguments.out.lower().endswith(".tflite")
@@ -200,7 +198,7 @@ def _classes(arguments, model, classes, class_names, labels):
 
 
 def _check_preset(name, arguments):
-    """Raises ValueError where options don't fit the preset, in the terms of the command line."""
+    """Raises ValueError where options don't fit the preset or each other, in the terms of the command line."""
     preset = find_preset(name)
     if preset.learned and not arguments.ranges:
         raise ValueError(f"--ranges JSON is needed for --preset {name}: the ranges.json of a vitkeras-qat run.")
@@ -210,6 +208,8 @@ def _check_preset(name, arguments):
         raise ValueError(f"--calibration SPEC is needed for --preset {name}: it measures ranges on images.")
     if preset.images == "none" and arguments.calibration:
         raise ValueError(f"--calibration is for presets that look at images, received --preset {name}.")
+    if arguments.limit is not None and not arguments.data:
+        raise ValueError(f"--limit is for --data, received --limit {arguments.limit} without it.")
     if arguments.k is not None and arguments.output != "top_k":
         raise ValueError(f"--k is for --output top_k, received --k {arguments.k}.")
 

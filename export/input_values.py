@@ -2,7 +2,7 @@
 
 import warnings
 
-from vitkeras._own_scaling import scaling_operation
+from vitkeras.models.own_scaling import scaling_operation
 
 INPUT_VALUES = ("scaled", "pixels")
 

@@ -200,7 +200,7 @@ def _outputs(arguments):
 def _load(arguments):
     """(model of known input size, names of its classes)."""
     import vitkeras
-    from vitkeras._own_scaling import scaling_operation
+    from vitkeras.models.own_scaling import scaling_operation
 
     from .building import IMAGENET_MEAN, IMAGENET_STD
     from .cost import sides_of

@@ -81,7 +81,7 @@ def _saved(path):
 
 def frozen_model(config):
     """The model whose features a recipe takes: that of `config.checkpoint`, else what `config.model` builds."""
-    from vitkeras._own_scaling import scaling_operation
+    from vitkeras.models.own_scaling import scaling_operation
 
     from .building import build_model
 

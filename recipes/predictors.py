@@ -134,8 +134,8 @@ def head_of(model):
 def _open_keras(path, ema, strategy):
     import contextlib
 
-    from vitkeras._own_scaling import scaling_operation
     from vitkeras._tensorflow import tf
+    from vitkeras.models.own_scaling import scaling_operation
 
     with strategy.scope() if strategy is not None else contextlib.nullcontext():
         model, names = load_model(path, ema)

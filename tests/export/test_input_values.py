@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from vitkeras._own_scaling import scaling_operation
 from vitkeras.export import ExportError, cli, run_tflite, to_saved_model, to_tflite
+from vitkeras.models.own_scaling import scaling_operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' preprocessing
 
