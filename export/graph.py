@@ -44,6 +44,13 @@ def check_model(model):
             raise ValueError(f"model weight {variable.path!r} holds NaN or infinite values.")
 
 
+class ScalePixels(keras.layers.Layer):
+    """0...255 to -1...1. A layer, whose operations' names can't be those of the model's own."""
+
+    def call(self, x):
+        return x * (1 / 127.5) - 1.0
+
+
 def export_model(model, scale):
     """Clones `model` in float32, with what is constant computed once and, with `scale`, the normalisation inside.
 
@@ -62,7 +69,7 @@ def export_model(model, scale):
         A `keras.Model`.
     """
     image = keras.Input(model.inputs[0].shape[1:], name="image")
-    folded = []
+    folded, scale_pixels = [], ScalePixels(name="scale_pixels")
 
     def call(layer, *args, **kwargs):
         if not scale or not any(x is image for x in keras.tree.flatten((args, kwargs))):
@@ -70,7 +77,7 @@ def export_model(model, scale):
         if isinstance(layer, layers.PatchEmbedding):
             folded.append(layer)
             return layer(*args, **kwargs)
-        scaled = image * (1 / 127.5) - 1.0
+        scaled = scale_pixels(image)
         args, kwargs = keras.tree.map_structure(lambda x: scaled if x is image else x, (args, kwargs))
         return layer(*args, **kwargs)
 

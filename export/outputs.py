@@ -14,17 +14,25 @@ ACTIVATION_NAMES = {"linear": "logits", "softmax": "probabilities", "sigmoid": "
 def output_names(model):
     """Names of the model's outputs, a list of str.
 
-    "logits" or "probabilities" after a Dense head, else "features"; several are "features_00", "features_01", ..., in
-    the order of `model.outputs`. A model from `with_output` names its own.
+    "logits" after a Dense head, "probabilities" after its or a layer's softmax or sigmoid, else "features"; several are
+    "features_00", "features_01", ..., in the order of `model.outputs`. A model from `with_output` names its own.
     """
     if isinstance(model.output, dict):
         return list(model.output)
     if len(model.outputs) > 1:
         return [f"features_{i:02d}" for i in range(len(model.outputs))]
-    head = model.layers[-1]
-    if not isinstance(head, keras.layers.Dense):
-        return ["features"]
-    return [ACTIVATION_NAMES.get(head.activation.__name__, "features")]
+    return [_name_of(model.layers[-1])]
+
+
+def _name_of(last):
+    while isinstance(last, keras.Model):
+        last = last.layers[-1]
+    if isinstance(last, keras.layers.Softmax):
+        return "probabilities"
+    if isinstance(last, keras.layers.Dense):
+        return ACTIVATION_NAMES.get(last.activation.__name__, "features")
+    name = ACTIVATION_NAMES.get(last.activation.__name__) if isinstance(last, keras.layers.Activation) else None
+    return name if name == "probabilities" else "features"
 
 
 def named_outputs(model, images):

@@ -107,3 +107,23 @@ def test_refusals(make, tmp_path, model, arguments, message):
     with pytest.raises(ValueError, match=message):
         to_tflite(make(**model), str(tmp_path / "net.tflite"), **arguments)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "end, name",
+    [
+        ([keras.layers.Dense(7)], "logits"),
+        ([keras.layers.Dense(7, activation="softmax")], "probabilities"),
+        ([keras.layers.Dense(7), keras.layers.Softmax()], "probabilities"),
+        ([keras.layers.Dense(7), keras.layers.Activation("sigmoid")], "probabilities"),
+        ([keras.Sequential([keras.layers.Dense(7), keras.layers.Activation("softmax")])], "probabilities"),
+        ([keras.layers.Dense(7), keras.layers.Activation("relu")], "features"),
+        ([keras.layers.Dense(7), keras.layers.Activation("linear")], "features"),
+        ([keras.layers.Dense(7, activation="tanh")], "features"),
+    ],
+)
+def test_names_by_the_last_layer(end, name):
+    image = x = keras.Input((8, 9, 3))
+    for layer in [keras.layers.Flatten(), *end]:
+        x = layer(x)
+    assert outputs.output_names(keras.Model(image, x)) == [name]

@@ -66,7 +66,7 @@ def test_a_file_of_each_family_takes_pixels(rng, tmp_path, name):
     norms = sum(isinstance(layer, (layers.GroupNorm, layers.LayerNorm)) for layer in model._flatten_layers())
     assert report.operators.get("RSQRT", 0) == norms and not {"SQRT", "DIV"} & set(report.operators)
     clone = graph.export_model(model, True)
-    assert any(type(layer).__name__ == "Multiply" for layer in clone.operations) == explicit
+    assert any(isinstance(layer, graph.ScalePixels) for layer in clone.layers) == explicit
 
 
 def test_baked_kernels_leave_the_model_alone(rng):
@@ -83,3 +83,18 @@ def test_baked_kernels_leave_the_model_alone(rng):
     assert np.abs(difference).max() < 1e-5
     clone.get_layer("conv_root").kernel.assign(root + 1)  # used as it is, not standardised once more
     assert np.abs(keras.ops.convert_to_numpy(clone(images) - model(images))).max() > 1e-2
+
+
+def test_operations_of_any_name_before_which_pixels_are_scaled(rng, tmp_path):
+    image = keras.Input((13, 11, 3))
+    x = keras.layers.Conv2D(5, 3)(image)
+    x = x * keras.ops.sigmoid(x) - 0.25  # operations named "multiply" and "subtract", as the scaling's might be
+    model = keras.Model(image, keras.layers.Dense(7)(keras.layers.Flatten()(x)))
+    assert {"multiply", "subtract"} <= {operation.name.rstrip("_0123456789") for operation in model.operations}
+    model.save(tmp_path / "m.keras")
+    keras.backend.clear_session()  # as in a new process, where names begin anew
+    model = keras.saving.load_model(tmp_path / "m.keras")
+    images = rng.integers(0, 256, (3, 13, 11, 3)).astype("float32")
+    to_tflite(model, str(tmp_path / "net.tflite"), preset="fp32")
+    expected = keras.ops.convert_to_numpy(model(vitkeras.preprocess_input(images)))
+    np.testing.assert_allclose(run_tflite(str(tmp_path / "net.tflite"), images), expected, atol=2e-4)
