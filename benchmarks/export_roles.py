@@ -3,8 +3,8 @@
     python benchmarks/export_roles.py [--images 240] [--roles "mix;out"] [--json PATH]
 
 The net and the photos are those of benchmarks/export_accuracy.py, channels equalised. Each row has one kind of product
-in static ranges, chosen in one way, and all others dynamic. "mix of even rows" is that of `int8_static`
-(`export/even_rows.py`).
+in static ranges, chosen in one way, and all others dynamic. Behind "mix of even rows", "keys centred" and "as GELU
+sees it" is what `int8_static` does besides (`export/even_rows.py`, `export/centre.py`, `export/unseen.py`).
 """
 
 import argparse
@@ -20,21 +20,28 @@ from vitkeras.export.agreement import accuracy
 from vitkeras.export.calibrate import METHODS, collect
 from vitkeras.export.equalize import equalize
 from vitkeras.export.even_rows import even_mixes
+from vitkeras.export.file_graph import Graph
 from vitkeras.export.graph import export_model
 from vitkeras.export.operators import read_operators
+from vitkeras.export.post_training import centre
 from vitkeras.export.quantize import quantize
 from vitkeras.export.runtime import TFLiteRunner
 from vitkeras.export.tflite import convert
+from vitkeras.export.unseen import read_by_gelu, seen_by_gelu
 
+EVEN, CENTRED = "even rows", "keys centred"
 KINDS = {
     "nothing": (),
     "patch": ("patch",),
     "query, key, value": ("query", "key", "value"),
+    "query, key, value, keys centred": ("query", "key", "value"),
     "scores": ("scores",),
+    "scores, keys centred": ("scores",),
     "mix": ("mix",),
     "mix of even rows": ("mix",),
     "out": ("out",),
     "fc1": ("fc1",),
+    "fc1 as GELU sees it": ("fc1",),
     "fc2": ("fc2",),
 }
 
@@ -59,15 +66,18 @@ def main(argv=None):
         made = os.path.join(folder, "int8.tflite")
         print("| static | ranges | accuracy % | same top-1 % | SQNR dB |\n| --- | --- | --- | --- | --- |")
         for kind in kinds:
-            even = kind == "mix of even rows"
-            if even not in graphs:
-                graphs[even] = _float_graph(net.model, os.path.join(folder, f"float_{even}.tflite"), even, calibration)
-            path, operators, found = graphs[even]
+            change = next((name for name in (EVEN, CENTRED) if name in kind), "")
+            if change not in graphs:
+                path = os.path.join(folder, f"float_{len(graphs)}.tflite")
+                graphs[change] = _float_graph(net.model, path, change, calibration)
+            path, operators, found = graphs[change]
             exact = TFLiteRunner(path)(photos)
             for method in METHODS if KINDS[kind] else ("",):
                 modes = {o.index: "static" if o.role in KINDS[kind] else "dynamic" for o in operators}
                 modes |= {o.index: "float" for o in operators if not o.weight_shape and o.role not in KINDS[kind]}
                 ranges = {name: statistics.range(method) for name, statistics in found.items()}
+                if "GELU" in kind:
+                    ranges |= {name: tuple(seen_by_gelu(ranges[name])) for name in read_by_gelu(Graph(path))}
                 quantize(path, made, operators, modes, ranges)
                 answers = TFLiteRunner(made)(photos)
                 row = {"static": kind, "ranges": method, "accuracy": 100 * accuracy(answers, labels)}
@@ -84,12 +94,15 @@ def main(argv=None):
     return 0
 
 
-def _float_graph(model, path, even, calibration):
+def _float_graph(model, path, change, calibration):
     """(equalised float file, its operators, statistics of what enters and leaves them)."""
     clone = export_model(model, True)
-    convert(even_mixes(clone) if even else clone, path + ".plain")
+    convert(even_mixes(clone) if change == EVEN else clone, path + ".plain")
     equalize(path + ".plain", path, calibration)
     operators = read_operators(path)
+    if change == CENTRED:
+        centre(path, path, operators, {o.index for o in operators if o.role == "scores"}, calibration)
+        operators = read_operators(path)
     names = {name for operator in operators for name in (*operator.inputs, operator.output)}
     return path, operators, collect(path, names, calibration, counted=names)
 

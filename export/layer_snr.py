@@ -3,14 +3,18 @@
 import numpy as np
 
 from .activations import watched
+from .file_graph import Graph
 from .operators import read_operators
 from .rounding import decibels
+from .unseen import read_by_gelu, seen_by_gelu
 
 IMAGES = 4
 
 
 def layer_snr(float_path, path, images, num_threads=2):
     """Compares two files of one graph layer by layer; what a layer loses includes what those before it lost.
+
+    Of values before a GELU only what it sees counts.
 
     Args:
         float_path, path: str, the float32 file and the quantized one.
@@ -22,11 +26,14 @@ def layer_snr(float_path, path, images, num_threads=2):
     """
     operators = read_operators(float_path)
     names = [operator.output for operator in operators]
+    before_gelu = read_by_gelu(Graph(float_path))
     sums = {}  # of an image's activations nothing else is kept: for a ViT-B they are 100 MB
     with watched(float_path, names, num_threads) as run_float, watched(path, names, num_threads) as run:
         for image in images[:IMAGES]:
             exact, rounded = run_float(image), run(image)
             for name in rounded:
                 x, y = exact[name].astype("float64"), rounded[name].astype("float64")
+                if name in before_gelu:
+                    x, y = seen_by_gelu(x), seen_by_gelu(y)
                 sums[name] = sums.get(name, 0) + np.array([np.sum(x * x), np.sum((y - x) ** 2)])
     return tuple((o.label, decibels(*sums[o.output])) for o in operators if o.output in sums)

@@ -7,13 +7,14 @@ import numpy as np
 
 from . import checks
 from .calibrate import collect
-from .centre import centre_values, measure_means, value_sites
+from .centre import centre_keys, centre_values, key_sites, measure_means, value_sites
 from .equalize import equalize, find_sites
 from .file_graph import Graph
 from .operators import read_operators
 from .quantize import quantize, quantize_everything
 from .runtime import TFLiteRunner
 from .sensitivity import keep_float
+from .unseen import read_by_gelu, seen_by_gelu
 
 HEADROOM = 2  # int16 ranges, times those seen: of 16 bits one is to spare for images that go beyond
 SAME = 1e-4  # of the largest output: how far an equalised float file may be from the one before
@@ -26,7 +27,7 @@ class Quantized:
 
     Attributes:
         equalized: tuple of `Equalized`, the sites whose channels were scaled.
-        centred: int, the number of attentions whose values were centred.
+        centred: int, the number of projections of keys and values that were centred.
         kept_float: tuple of str, labels of dense layers that a search left in float.
         float_path: str, the float file that was quantized: equalised and centred.
     """
@@ -71,11 +72,11 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
             check_same(float_path, target, images[:PROOFS], num_threads)
             float_path, operators = target, read_operators(target)
             modes = {operator.index: preset.mode(operator) for operator in operators}
-        mixes = {o.index for o in operators if o.role == "mix" and modes[o.index] == "static"}
-        if mixes:
-            stage("centring values")
+        static = {o.index for o in operators if modes[o.index] == "static"}
+        if any(o.role in ("scores", "mix") and o.index in static for o in operators):
+            stage("centring keys and values")
             target = os.path.join(folder, "centred.tflite")
-            centred = centre(float_path, target, operators, mixes, images, num_threads, over)
+            centred = centre(float_path, target, operators, static, images, num_threads, over)
         if centred:
             float_path, operators = target, read_operators(target)
     if preset.everything:
@@ -100,22 +101,39 @@ def quantize_post_training(float_path, path, preset, images=None, pixel_input=Tr
     return Quantized(sites, centred, kept, float_path)
 
 
-def centre(float_path, target, operators, mixes, images, num_threads=2, progress=None):
-    """Writes a float file with values centred for these mixes; returns how many, without a file if none."""
+def centre(float_path, target, operators, static, images, num_threads=2, progress=None):
+    """Writes a float file with keys and values centred; returns how many, without a file if none.
+
+    Args:
+        float_path: str, float32 `.tflite` file.
+        target: str, the file to write; the same function.
+        operators: list of `Operator`, of the same file.
+        static: set of indices of the operators that will compute in static ranges: keys and values are centred
+            where the products that read them do.
+        images: array (N, H, W, C), as the file takes them.
+        num_threads: int >= 1. Default 2.
+        progress: None, or a function that wraps an iterable, such as tqdm.
+
+    Raises:
+        ExportError: if the file computes something else than the one before.
+    """
     graph = Graph(float_path)
-    pairs = value_sites(graph, find_sites(graph, operators), mixes)
-    if pairs:
-        names = [value.output for value, _ in pairs]
-        centre_values(graph, pairs, measure_means(float_path, names, images, num_threads, progress))
+    keys, values = key_sites(graph, operators, static), value_sites(graph, find_sites(graph, operators), static)
+    projections = [*keys, *(value for value, _ in values)]
+    if projections:
+        means = measure_means(float_path, [p.output for p in projections], images, num_threads, progress)
+        centre_keys(graph, keys, means)
+        centre_values(graph, values, means)
         graph.write(target)
         check_same(float_path, target, images[:PROOFS], num_threads)
-    return len(pairs)
+    return len(projections)
 
 
 def measure_ranges(float_path, operators, modes, preset, images, pixel_input, num_threads=2, progress=None):
     """Ranges of the activations of all static operators: dict of tensor name -> (low, high).
 
     Where two operators share a tensor, the one that chooses its ranges in another way than by the extremes decides.
+    What a GELU behind doesn't see is left out.
     """
     methods = {}
     for operator in operators:
@@ -127,6 +145,7 @@ def measure_ranges(float_path, operators, modes, preset, images, pixel_input, nu
     counted = [name for name, method in methods.items() if method != "min_max"]
     found = collect(float_path, methods, images, counted, num_threads, progress)
     ranges = {name: found[name].range(method) for name, method in methods.items()}
+    ranges |= {name: tuple(seen_by_gelu(ranges[name])) for name in read_by_gelu(Graph(float_path)) & set(ranges)}
     if pixel_input:
         ranges |= {name: (0.0, 255.0) for name in _graph_inputs(float_path) if name in ranges}
     return ranges

@@ -1,4 +1,4 @@
-"""What a model of `prepare_qat` knows from images: its values' means, its channels' sizes, and its ranges.
+"""What a model of `prepare_qat` knows from images: its keys' and values' means, its channels' sizes, and its ranges.
 
 Legend: N images, R rows (tokens), D inputs of a dense layer, F outputs.
 """
@@ -15,13 +15,14 @@ from .equalize import LEAST_GAIN, ROWS, best_strength
 from .fake_quant import OBSERVE, QUANTIZE, fake_quantizers, set_mode
 from .presets import MIN_MAX, RANGES
 from .quantize import around_zero
+from .unseen import seen_by_gelu
 
 # How each range is chosen, as in `int8_static`: of the attention's mix of values, and of the patches.
 METHODS = dict.fromkeys(("even_weights", "value", "context"), RANGES["mix"]) | {"output": RANGES["patch"]}
 
 
 def calibrate(model, images, batch_size):
-    """Centres the values, equalises channels and sets all ranges; the model then rounds.
+    """Centres keys and values, equalises channels and sets all ranges; the model then rounds.
 
     Args:
         model: from `prepare_qat`, before it rounds.
@@ -30,7 +31,7 @@ def calibrate(model, images, batch_size):
     """
     quantizers = fake_quantizers(model)
     methods = {name: METHODS.get(name.split("/")[-1], MIN_MAX) for name in quantizers}
-    sums = {name: 0.0 for name in quantizers if name.endswith("/value")}
+    sums = {name: 0.0 for name in quantizers if name.endswith(("/key", "/value"))}
     sites, channels, rng = norm_sites(model), {}, np.random.default_rng(0)
 
     def add(name, values):
@@ -42,7 +43,7 @@ def calibrate(model, images, batch_size):
     _observe(model, [*sums, *sites], add, images, batch_size)
     for layer in model.layers:
         if isinstance(layer, layers.EncoderBlock):
-            _centre(layer.attention, sums[f"{layer.name}/value"] / len(images))
+            _centre(layer.attention, *(sums[f"{layer.name}/{name}"] / len(images) for name in ("key", "value")))
     for name, (norm, projections) in sites.items():
         if (scales := _scales(projections, channels[name], "norm", static=True)) is not None:
             _divide(scales, projections, norm.scale)
@@ -57,6 +58,8 @@ def calibrate(model, images, batch_size):
     _observe(model, counted, lambda name, values: found[name].see_values(values), images, batch_size)
     for name, quantizer in quantizers.items():
         low, high = found[name].range(methods[name])
+        if name.endswith("/hidden"):
+            low, high = seen_by_gelu((low, high))
         quantizer.set_range(*(around_zero(low, high) if quantizer.zero_centred else (low, high)))
     set_mode(model, QUANTIZE)
 
@@ -141,8 +144,9 @@ def _divide(scales, projections, *sources):
         dense.kernel.assign(keras.ops.convert_to_numpy(dense.kernel) * scales[:, None])
 
 
-def _centre(attention, mean):
-    """Takes the mean (D,) off the values and adds what it gives behind `out`: the function is the same."""
+def _centre(attention, key_mean, value_mean):
+    """Takes means (D,) off keys and values and adds what the latter gives behind `out`: the function is the same."""
     kernel = keras.ops.convert_to_numpy(attention.out.kernel).astype("float64")
-    attention.value.bias.assign((keras.ops.convert_to_numpy(attention.value.bias) - mean).astype("float32"))
-    attention.out.bias.assign((keras.ops.convert_to_numpy(attention.out.bias) + mean @ kernel).astype("float32"))
+    changes = (attention.key, -key_mean), (attention.value, -value_mean), (attention.out, value_mean @ kernel)
+    for dense, change in changes:
+        dense.bias.assign((keras.ops.convert_to_numpy(dense.bias) + change).astype("float32"))

@@ -52,7 +52,7 @@ class ExportReport:
             than six outputs, and for features.
         accuracies: None without the images' labels, or (the model's, the file's), floats.
         equalized: tuple of `Equalized`, where channels were scaled for the sake of int8.
-        centred: int, the attentions whose values were given a mean of zero.
+        centred: int, the projections of keys and values that were given a mean of zero.
         kept_float: tuple of str, dense layers that a search left in float.
         advice: str, what to know of the preset on a device; "" if nothing.
     """
@@ -108,7 +108,7 @@ class ExportReport:
         if self.equalized:
             lines["equalised"] = f"channels before {len(self.equalized)} products"
         if self.centred:
-            lines["centred"] = f"values of {self.centred} attentions"
+            lines["centred"] = f"{self.centred} projections of keys and values"
         if self.kept_float:
             lines["float layers"] = ", ".join(self.kept_float)
         if self.advice:

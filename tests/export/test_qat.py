@@ -78,17 +78,29 @@ def test_without_rounding_it_is_the_float_model(make, inputs, outputs, settings)
     assert {p.split("/")[-1] for p in paths - {v.path for v in model.weights}} == {"minimum", "maximum"}
 
 
-def test_values_have_a_mean_of_zero_and_the_function_stays(make, inputs, outputs, rng):
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_keys_and_values_have_a_mean_of_zero_and_the_function_stays(make, inputs, outputs, rng, name):
     model = make()
-    bias = model.get_layer("encoder_block_01").attention.value.bias
+    bias = getattr(model.get_layer("encoder_block_01").attention, name).bias
     bias.assign(bias + rng.normal(0, 3, bias.shape))
     copy = prepare_qat(model, inputs, batch_size=2)
     seen = []
-    quantizer = fake_quantizers(copy)["encoder_block_01/value"]
+    quantizer = fake_quantizers(copy)[f"encoder_block_01/{name}"]
     set_mode(copy, "observe")
     quantizer.observer = seen.append
     np.testing.assert_allclose(outputs(copy), outputs(model), rtol=0, atol=5e-5)
     assert np.abs(keras.ops.convert_to_numpy(seen[0]).mean(axis=(0, 2))).max() < 1e-5
+
+
+def test_ranges_before_a_gelu_end_where_it_sees_nothing(make, inputs):
+    model = make()
+    bias = model.get_layer("encoder_block_01").mlp.expand.bias
+    bias.assign(np.where(np.arange(53) == 2, -60, bias.numpy()))
+    small = model.get_layer("encoder_block_00").mlp.expand.kernel
+    small.assign(0.1 * small.numpy())
+    ranges = activation_ranges(prepare_qat(model, inputs))
+    assert ranges["encoder_block_01/hidden"][0] == -4.0 and ranges["encoder_block_01/hidden"][1] > 1
+    assert -4 < ranges["encoder_block_00/hidden"][0] < 0  # nothing lies so low
 
 
 def test_channels_behind_a_norm_are_equalised(make, with_outliers, inputs, outputs, monkeypatch):
