@@ -20,29 +20,28 @@ from vitkeras.export.agreement import accuracy
 from vitkeras.export.calibrate import METHODS, collect
 from vitkeras.export.equalize import equalize
 from vitkeras.export.even_rows import even_mixes
-from vitkeras.export.file_graph import Graph
 from vitkeras.export.graph import export_model
 from vitkeras.export.operators import read_operators
 from vitkeras.export.post_training import centre
 from vitkeras.export.quantize import quantize
 from vitkeras.export.runtime import TFLiteRunner
 from vitkeras.export.tflite import convert
-from vitkeras.export.unseen import read_by_gelu, seen_by_gelu
+from vitkeras.export.unseen import seen_by_gelu
 
-EVEN, CENTRED = "even rows", "keys centred"
-KINDS = {
-    "nothing": (),
-    "patch": ("patch",),
-    "query, key, value": ("query", "key", "value"),
-    "query, key, value, keys centred": ("query", "key", "value"),
-    "scores": ("scores",),
-    "scores, keys centred": ("scores",),
-    "mix": ("mix",),
-    "mix of even rows": ("mix",),
-    "out": ("out",),
-    "fc1": ("fc1",),
-    "fc1 as GELU sees it": ("fc1",),
-    "fc2": ("fc2",),
+EVEN, CENTRED, SEEN = "even rows", "keys centred", "as GELU sees it"
+KINDS = {  # name -> roles, and what is done besides
+    "nothing": ((), None),
+    "patch": (("patch",), None),
+    "query, key, value": (("query", "key", "value"), None),
+    "query, key, value, keys centred": (("query", "key", "value"), CENTRED),
+    "scores": (("scores",), None),
+    "scores, keys centred": (("scores",), CENTRED),
+    "mix": (("mix",), None),
+    "mix of even rows": (("mix",), EVEN),
+    "out": (("out",), None),
+    "fc1": (("fc1",), None),
+    "fc1 as GELU sees it": (("fc1",), SEEN),
+    "fc2": (("fc2",), None),
 }
 
 
@@ -66,18 +65,19 @@ def main(argv=None):
         made = os.path.join(folder, "int8.tflite")
         print("| static | ranges | accuracy % | same top-1 % | SQNR dB |\n| --- | --- | --- | --- | --- |")
         for kind in kinds:
-            change = next((name for name in (EVEN, CENTRED) if name in kind), "")
-            if change not in graphs:
+            roles, change = KINDS[kind]
+            in_graph = None if change == SEEN else change
+            if in_graph not in graphs:
                 path = os.path.join(folder, f"float_{len(graphs)}.tflite")
-                graphs[change] = _float_graph(net.model, path, change, calibration)
-            path, operators, found = graphs[change]
+                graphs[in_graph] = _float_graph(net.model, path, in_graph, calibration)
+            path, operators, found = graphs[in_graph]
             exact = TFLiteRunner(path)(photos)
-            for method in METHODS if KINDS[kind] else ("",):
-                modes = {o.index: "static" if o.role in KINDS[kind] else "dynamic" for o in operators}
-                modes |= {o.index: "float" for o in operators if not o.weight_shape and o.role not in KINDS[kind]}
+            for method in METHODS if roles else ("",):
+                modes = {o.index: "static" if o.role in roles else "dynamic" for o in operators}
+                modes |= {o.index: "float" for o in operators if not o.weight_shape and o.role not in roles}
                 ranges = {name: statistics.range(method) for name, statistics in found.items()}
-                if "GELU" in kind:
-                    ranges |= {name: tuple(seen_by_gelu(ranges[name])) for name in read_by_gelu(Graph(path))}
+                if change == SEEN:
+                    ranges |= {o.output: tuple(seen_by_gelu(ranges[o.output])) for o in operators if o.before_gelu}
                 quantize(path, made, operators, modes, ranges)
                 answers = TFLiteRunner(made)(photos)
                 row = {"static": kind, "ranges": method, "accuracy": 100 * accuracy(answers, labels)}

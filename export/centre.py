@@ -15,7 +15,7 @@ scores without their mean reach less far, so that their levels lie closer.
 import numpy as np
 
 from .activations import watched
-from .file_graph import SCALES
+from .file_graph import MOVES, SCALES
 
 MOST = 64  # images
 
@@ -78,7 +78,7 @@ def key_sites(graph, operators, scores):
     found = []
     for key in operators:
         if key.role == "key" and not _fused(graph, key.index):
-            product = _only_reader(graph, graph.operators[key.index].outputs[0], ("RESHAPE", "TRANSPOSE"))
+            product = _only_reader(graph, graph.operators[key.index].outputs[0], MOVES)
             if product in scores and _ends_in_softmax(graph, graph.operators[product].outputs[0]):
                 found.append(key)
     return found

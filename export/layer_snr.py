@@ -3,10 +3,9 @@
 import numpy as np
 
 from .activations import watched
-from .file_graph import Graph
 from .operators import read_operators
 from .rounding import decibels
-from .unseen import read_by_gelu, seen_by_gelu
+from .unseen import seen_by_gelu
 
 IMAGES = 4
 
@@ -26,7 +25,7 @@ def layer_snr(float_path, path, images, num_threads=2):
     """
     operators = read_operators(float_path)
     names = [operator.output for operator in operators]
-    before_gelu = read_by_gelu(Graph(float_path))
+    before_gelu = {operator.output for operator in operators if operator.before_gelu}
     sums = {}  # of an image's activations nothing else is kept: for a ViT-B they are 100 MB
     with watched(float_path, names, num_threads) as run_float, watched(path, names, num_threads) as run:
         for image in images[:IMAGES]:

@@ -29,6 +29,7 @@ class Operator:
             this one.
         chains: tuple of tuples of str, for each operand that was moved the tensors that hold its numbers, from the
             operand back to where they were computed.
+        before_gelu: bool, whether GELUs and nothing else read the output.
     """
 
     index: int
@@ -39,6 +40,7 @@ class Operator:
     weight_shape: tuple
     moves: tuple = ()
     chains: tuple = ()
+    before_gelu: bool = False
 
     @property
     def label(self):
@@ -67,14 +69,14 @@ def read_operators(path):
         if kind not in PRODUCTS:
             continue
         operator = graph.operators[i]
-        weights = None if kind == "BATCH_MATMUL" else operator.inputs[1]
+        weights, output = None if kind == "BATCH_MATMUL" else operator.inputs[1], operator.outputs[0]
         found.append(
             Operator(
                 index=i,
                 kind=kind,
                 role=roles.get(i) or _role(graph, i),
                 inputs=tuple(graph.name(t) for t in operator.inputs[: 2 if weights is None else 1]),
-                output=graph.name(operator.outputs[0]),
+                output=graph.name(output),
                 weight_shape=() if weights is None else tuple(int(n) for n in graph.tensors[weights].shape),
                 moves=tuple(
                     (graph.name(graph.operators[m].outputs[0]), graph.kinds[m])
@@ -83,6 +85,7 @@ def read_operators(path):
                 chains=tuple(
                     (graph.name(tensor), *(_moved(graph, m) for m in passed)) for tensor, passed in chains.get(i, ())
                 ),
+                before_gelu=graph.forward(output, through=()) == {"GELU"},
             )
         )
     return found

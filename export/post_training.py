@@ -14,7 +14,7 @@ from .operators import read_operators
 from .quantize import quantize, quantize_everything
 from .runtime import TFLiteRunner
 from .sensitivity import keep_float
-from .unseen import read_by_gelu, seen_by_gelu
+from .unseen import seen_by_gelu
 
 HEADROOM = 2  # int16 ranges, times those seen: of 16 bits one is to spare for images that go beyond
 SAME = 1e-4  # of the largest output: how far an equalised float file may be from the one before
@@ -145,7 +145,8 @@ def measure_ranges(float_path, operators, modes, preset, images, pixel_input, nu
     counted = [name for name, method in methods.items() if method != "min_max"]
     found = collect(float_path, methods, images, counted, num_threads, progress)
     ranges = {name: found[name].range(method) for name, method in methods.items()}
-    ranges |= {name: tuple(seen_by_gelu(ranges[name])) for name in read_by_gelu(Graph(float_path)) & set(ranges)}
+    seen = {o.output for o in operators if o.before_gelu} & set(ranges)
+    ranges |= {name: tuple(seen_by_gelu(ranges[name])) for name in seen}
     if pixel_input:
         ranges |= {name: (0.0, 255.0) for name in _graph_inputs(float_path) if name in ranges}
     return ranges

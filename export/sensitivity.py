@@ -11,7 +11,7 @@ from .file_graph import Graph
 from .quantize import quantize
 from .rounding import round_tensor, round_weights, snr_db
 from .runtime import TFLiteRunner
-from .unseen import read_by_gelu, seen_by_gelu
+from .unseen import seen_by_gelu
 
 # Of the outputs, on calibration images; 30 is promised of others. Images that chose the ranges and the layers, and that
 # perhaps trained the model, read better: by up to 1.4 dB on the net of benchmarks/export_accuracy.py.
@@ -90,7 +90,6 @@ def fewest(order, reaches):
 def layer_noise(float_path, dense, ranges, images, num_threads=2):
     """Signal to noise of each dense layer alone, in decibels: dict of operator index -> float."""
     graph, rng = Graph(float_path), np.random.default_rng(0)
-    before_gelu = read_by_gelu(graph)
     rows = {operator.inputs[0]: [] for operator in dense}
     with watched(float_path, rows, num_threads) as run:
         for image in images:
@@ -104,7 +103,7 @@ def layer_noise(float_path, dense, ranges, images, num_threads=2):
         bias = 0.0 if bias is None else bias
         rounded = round_tensor(x, *ranges[operator.inputs[0]]) @ round_weights(weights).T + bias
         exact, rounded = x @ weights.T + bias, round_tensor(rounded, *ranges[operator.output])
-        if operator.output in before_gelu:
+        if operator.before_gelu:
             exact, rounded = seen_by_gelu(exact), seen_by_gelu(rounded)
         found[operator.index] = snr_db(exact, rounded)
     return found
